@@ -62,12 +62,12 @@ ON_SIM := QGRAPH_BACKEND=sim
 
 test: $(READY_DEV)
 	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu $(addprefix --ignore=,$(THOROUGH))
-	$(ON_SIM) $(PY) $(PYTEST) tests/features $(addprefix --ignore=,$(THOROUGH))
+	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/agreement $(addprefix --ignore=,$(THOROUGH))
 
 test-all: $(READY_DEV)
 	$(ON_CPU) $(PY) $(PYTEST) tests/examples tests/properties
 	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu --ignore=tests/examples --ignore=tests/properties
-	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/examples tests/properties
+	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/agreement tests/examples tests/properties
 
 test-gpu: $(READY_DEV)
 	$(ON_CPU) $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties

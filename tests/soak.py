@@ -1,7 +1,7 @@
 """What stays of many replays, arguments and kernels: ``python -m tests.soak [--replays N] [--arguments N] [--kernels N]``.
 
-Prints, for each of them, how many there were, the seconds, and by how many MB the memory of the process has grown between a tenth
-of them and all, and that of the device where there is one.
+Prints, for each of them, how many there were, the seconds, and by how many MB the memory of the process, and of the device, has
+grown between a tenth of them and all.
 """
 
 from __future__ import annotations

@@ -167,7 +167,15 @@ ARITHMETIC = (
         interval=intervals.corners(operator.invert),
     ),
     # NumPy's negative and positive treat booleans as Python does.
-    typed(np.negative, lambda rules, code: rules.unary(code.negative)),
-    typed(np.positive, lambda rules, code: rules.unary(code.identity)),
+    typed(
+        np.negative,
+        lambda rules, code: rules.otherwise(rules.unary(code.negative), operator.neg),
+        takes="numbers that are no booleans",
+    ),
+    typed(
+        np.positive,
+        lambda rules, code: rules.otherwise(rules.unary(code.identity), operator.pos),
+        takes="numbers that are no booleans",
+    ),
     typed(operator.index, lambda rules, code: rules.index),
 )

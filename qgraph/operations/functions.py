@@ -126,7 +126,7 @@ def _floating(function: Any, emitter: Callable[[Any], Any], *operands: int) -> O
     if not isinstance(function, np.ufunc):
         return _of_math(function, lambda rules, code: rules.floating(emitter(code), *operands))
     name = function.__name__
-    return typed(function, lambda rules, code: rules.floating_as_numpy(name, emitter(code), *operands))
+    return typed(function, lambda rules, code: rules.floating_as_numpy(name, emitter(code), *operands), takes="real numbers")
 
 
 def _floats() -> Iterator[Operation]:
@@ -140,7 +140,7 @@ def _floats() -> Iterator[Operation]:
         yield _floating(function, emitter)
         yield _floating(ufunc, emitter)
     yield _floating(math.pow, lambda code: code.math_function(math.pow))
-    yield typed(np.float_power, lambda rules, code: rules.double(code.math_function(math.pow)))
+    yield typed(np.float_power, lambda rules, code: rules.double(code.math_function(math.pow)), takes="real numbers")
     for function in (math.cbrt, np.cbrt):
         yield _floating(function, lambda code: code.cube_root, 1)
     yield _floating(math.fmod, lambda code: code.remainder)
@@ -161,7 +161,7 @@ def _or_complex(record: Operation, of_complex: Callable[..., complex] | None) ->
     of_floats = record.typing
     if of_complex is None or of_floats is None:
         return record
-    return replace(record, typing=lambda rules, code: rules.otherwise(of_floats(rules, code), of_complex))
+    return replace(record, typing=lambda rules, code: rules.otherwise(of_floats(rules, code), of_complex), takes="")
 
 
 # --- integers, and numbers that are rounded to them ---------------------------------------------------------------------
@@ -176,8 +176,19 @@ def _rounded() -> Iterator[Operation]:
     )
     yield typed(popcount, lambda rules, code: rules.bit_count, owner="python")
     yield _spelled(math.gcd, _gcd_of_python, result="float", owner="python")
-    yield _spelled(np.gcd, _gcd)
+    yield _spelled(np.gcd, _gcd, takes="integers")
+    yield _spelled(np.lcm, _lcm, takes="integers")
+    yield _spelled(np.signbit, _signbit, takes="real numbers")
     yield typed(_wide, lambda rules, code: rules.widened)
+
+
+def _lcm(a: Any, b: Any) -> Any:
+    common = np.gcd(a, b)
+    return abs(a // common * b) if common else common
+
+
+def _signbit(value: Any) -> bool:
+    return math.copysign(1.0, value) < 0
 
 
 def popcount(value: Any) -> int:
@@ -235,9 +246,9 @@ def _choices() -> Iterator[Operation]:
     yield typed(np.fmax, lambda rules, code: rules.extreme_of_two(code.fmax, largest=True))
     yield typed(np.clip, lambda rules, code: rules.joined(code.clip, 3), elementwise=(3,), owner="numpy")
     yield typed(np.where, lambda rules, code: rules.where, elementwise=(3,), owner="numpy")
-    yield typed(np.sign, lambda rules, code: rules.sign)
+    yield typed(np.sign, lambda rules, code: rules.sign, takes="real numbers")
     yield _spelled(np.square, _square)
-    yield typed(np.reciprocal, lambda rules, code: rules.reciprocal)
+    yield typed(np.reciprocal, lambda rules, code: rules.reciprocal, takes="real numbers")
     yield typed(np.nan_to_num, lambda rules, code: rules.without_nan, owner="numpy")
 
 

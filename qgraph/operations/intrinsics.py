@@ -32,6 +32,11 @@ def stack_array(like: Any, _most: int) -> Any:
     return like.copy()
 
 
+def local_array(dtype: Any, *shape: int) -> Any:
+    """An array of constant ``shape`` that lives until the function returns. What is in it at first is anything."""
+    return np.empty(shape, dtype)
+
+
 def trip_count(start: int, stop: int, step: int) -> int:
     """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
     if step > 0 and start < stop:
@@ -164,6 +169,14 @@ def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     return value if value != 0 else 2**62
 
 
+def same_length(value: int, other: int, noted: Any, number: int, slots: Any, failed: int) -> int:
+    """``value``, a length that is the same as ``other``; where it is not, 0, and the fault ``number`` is noted."""
+    if value == other:
+        return value
+    divisor(0, noted, number, slots, failed)
+    return 0
+
+
 class Left(Exception):  # noqa: N818 - no error: what a fault ends
     """An iteration, or a run of statements, ends at a fault; ``attempt`` goes on behind it."""
 
@@ -209,6 +222,12 @@ def empty_sum(value: Any) -> Any:
     """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too."""
     zero = value.__class__(0)
     return zero if isinstance(value, numbers.Integral | np.bool_) else -zero
+
+
+def summed(value: Any) -> Any:
+    """``value`` as NumPy adds it up: integers and booleans as those of 64 bits."""
+    kind = np.asarray(value).dtype.kind
+    return np.int64(value) if kind in "bi" else np.uint64(value) if kind == "u" else value
 
 
 def empty_product(value: Any) -> Any:

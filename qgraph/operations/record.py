@@ -33,6 +33,7 @@ class Operation:
         integers: its value as a symbolic integer, of operands that are; None where it is not followed.
         interval: the interval of its values, of those of its operands (Python's integers); None where it raises or grows large.
         integers_of_integers: of integers it gives an integer that is exact as a float is where an operand is a rounded one.
+        takes: the numbers of which every backend has code, where NumPy may have more; empty for all that its rule takes.
         takes_ambiguous: it takes numbers that may be Python's or NumPy's as they are.
         reassociable: the intrinsic that computes the same, in an order of many that the compiler chooses.
     """
@@ -52,6 +53,7 @@ class Operation:
     interval: Callable[..., Interval | None] | None = None
     integers_of_integers: bool = False
     takes_ambiguous: bool = False
+    takes: Literal["", "real numbers", "integers", "numbers that are no booleans"] = ""
     reassociable: Callable[..., Any] | None = None
 
     def integers_of(self, operands: Sequence[Poly]) -> Poly | None:
@@ -99,7 +101,9 @@ _MATRIX = Operation(result="joined", owner="numpy")
 
 def _as_numpys(operation: Operation, ufunc: np.ufunc) -> Operation:
     """What is known of a universal function: of Python's integers it makes NumPy's, so nothing of what it does to them."""
-    return replace(_of_kind(ufunc), ufuncs=(ufunc,), typing=operation.typing, integers=operation.integers)
+    return replace(
+        _of_kind(ufunc), ufuncs=(ufunc,), typing=operation.typing, integers=operation.integers, takes=operation.takes
+    )
 
 
 def _of_kind(function: object) -> Operation:

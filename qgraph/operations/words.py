@@ -46,6 +46,8 @@ def _numbers() -> Iterator[Operation]:
     yield _word(intrinsics.power, lambda code, _: code.power_word())
     for function in intrinsics.CHECKED:
         yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
+    yield _word(intrinsics.same_length, lambda code, _: code.same_length_word(), result="first")
+    yield _word(intrinsics.summed, lambda code, _: code.summed_word())
 
 
 def _reassociable() -> Iterator[Operation]:
@@ -88,6 +90,7 @@ def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.note_least, lambda code, _: code.note_least_word())
     yield _word(intrinsics.least_key, lambda code, _: code.least_key_word())
     yield _word(intrinsics.attempt, lambda code, _: code.attempt_word())
+    yield _word(intrinsics.local_array, lambda code, _: code.local_array_word())
     yield _word(intrinsics.set_condition, lambda code, _: code.condition_word())
     yield _word(intrinsics.call_host, lambda code, _: code.host_word())
     yield _word(intrinsics.ticks, lambda code, _: code.ticks_word())

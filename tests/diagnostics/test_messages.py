@@ -1464,10 +1464,10 @@ def type_colliding_add_on_int8():
 
 
 @bad(TYPES)
-def type_colliding_add_on_complex():
+def type_colliding_minimum_on_complex():
     def kernel(keys, bins):
         for i in range(keys.shape[0]):
-            bins[keys[i]] += 1
+            bins[keys[i]] = min(bins[keys[i]], 1)
 
     return kernel, (ints(), np.zeros(5, np.complex64))
 
@@ -2996,10 +2996,146 @@ def type_of_a_function_of_numpy_that_kernels_lack():
 def an_array_that_is_made_in_a_loop():
     def kernel(x):
         for i in range(x.shape[0]):
-            t = np.zeros(3)
+            t = np.zeros(x.shape[0])
             x[i] = t[i]
 
     return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_large_array_in_an_iteration():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            t = np.empty((100, 100))
+            x[i] = t[0, 0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def an_array_of_an_iteration_of_unknown_type():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            s = x[i] * 2
+            t = np.array([s, 1.0])
+            x[i] = t[0]
+
+    return kernel, (floats(),)
+
+
+@qgraph.func
+def of_an_iteration(s):
+    t = np.zeros(3)
+    t[:] = s
+    return t
+
+
+@bad(SYNTAX)
+def an_array_of_an_iteration_that_is_returned():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = of_an_iteration(x[i])[0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def rows_that_overlap():
+    def kernel(u):
+        for i in range(u.shape[0]):
+            u[i, 1:-1] = u[i, 2:] + u[i, :-2]
+
+    return kernel, (np.zeros((3, 4)),)
+
+
+@bad(SYNTAX)
+def rows_that_change_places():
+    def kernel(u, v):
+        for i in range(u.shape[0]):
+            u[i], v[i] = v[i], u[i]
+
+    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)))
+
+
+@bad(SYNTAX)
+def a_row_that_is_selected_by_a_mask():
+    def kernel(u):
+        for i in range(u.shape[0]):
+            u[i, u[i] > 1] = 0
+
+    return kernel, (np.zeros((3, 4)),)
+
+
+@bad(SYNTAX)
+def a_row_with_a_new_dimension():
+    def kernel(u, v):
+        for i in range(u.shape[0]):
+            u[:] = v[i, :, None]
+
+    return kernel, (np.zeros((3, 4)), np.zeros((3, 3)))
+
+
+@bad(SYNTAX)
+def a_row_of_too_many_dimensions():
+    def kernel(u, v):
+        for i in range(u.shape[0]):
+            u[i] = v * 2
+
+    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)))
+
+
+@bad(SYNTAX)
+def a_function_of_rows_that_loops_lack():
+    def kernel(u, x):
+        for i in range(u.shape[0]):
+            x[i] = np.median(u[i])
+
+    return kernel, (np.zeros((3, 4)), floats(3))
+
+
+@bad(SYNTAX)
+def a_determinant_in_a_loop():
+    def kernel(u, x):
+        for i in range(x.shape[0]):
+            x[i] = np.linalg.det(u)
+
+    return kernel, (np.eye(3), floats(3))
+
+
+@bad(ARGUMENT)
+def rows_of_two_lengths():
+    def kernel(u, x):
+        for i in range(u.shape[0]):
+            u[i] = x * 2
+
+    return kernel, (np.zeros((3, 4)), floats(3))
+
+
+@bad(RACE)
+def rows_that_others_read():
+    def kernel(u):
+        for i in range(1, u.shape[0]):
+            u[i] = u[i - 1] * 2
+
+    return kernel, (np.zeros((3, 4)),)
+
+
+@bad(SYNTAX)
+def a_function_that_not_every_backend_has():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.nextafter(x[i], 1.0)
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def the_sign_of_a_complex_number():
+    def kernel(z):
+        for i in range(z.shape[0]):
+            z[i] = np.sign(z[i])
+
+    return kernel, (np.zeros(3, complex),)
 
 
 @bad(qgraph.KernelTypeError)

@@ -229,11 +229,6 @@ def of_numpys_function_in_python(x, y):
         y[i] = np.square(max(x[i], 5))
 
 
-def of_numpys_function_compiled_by_numba(x, y):
-    for i in range(x.shape[0]):
-        y[i] = np.nextafter(max(x[i], 5), 9)
-
-
 def divisor_that_may_be_zero(x, y):
     for i in range(x.shape[0]):
         y[i] = 7 // max(x[i], 0)
@@ -247,7 +242,7 @@ def rounded_to_digits(x, y):
 REFUSED = (
     *(too_large, too_large_by_path, too_large_by_name, too_large_in_the_end, too_large_a_power, too_large_a_sum_of_two),
     *(too_large_in_a_func, truth_added, of_numpys_function, of_numpys_function_in_python),
-    *(of_numpys_function_compiled_by_numba, divisor_that_may_be_zero, rounded_to_digits),
+    *(divisor_that_may_be_zero, rounded_to_digits),
 )
 
 

@@ -204,3 +204,21 @@ def test_domain_errors_and_division_by_zero_give_what_numpy_gives(check, dtype):
         return x, np.array([0.0, 0.0, 0.0, np.inf, 0.0, 1.0, -0.0, 2.0], dtype), np.full((7, 8), POISON, dtype)
 
     check(special_values, args)
+
+
+def without_domain(x, y):
+    for i in range(x.shape[0]):
+        y[i, 0] = 1 / i
+        y[i, 1] = math.log(i)
+        y[i, 2] = math.sqrt(-i - 1) + math.acos(i + 2)
+        y[i, 3] = math.exp((i + 1) * 1000) + (i * 1.0) ** -1
+        y[i, 4] = math.gamma(i - 1) if i else math.lgamma(i)
+        y[i, 5] = i // (i - i) + i % (i - i)
+        y[i, 6] = math.pow((i + 1) * 10.0, 400) + math.fmod(x[i], 0)
+
+
+def test_where_python_raises_every_backend_has_infinities_and_nan(rig):
+    y = np.full((2, 7), 77.0)
+    rig.run(rig.kernel(without_domain), np.ones(2), y)
+    inf, nan = math.inf, math.nan
+    np.testing.assert_array_equal(y, [[inf, -inf, nan, inf, inf, 0, nan], [1, 0, nan, inf, inf, 0, nan]])

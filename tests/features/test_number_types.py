@@ -46,7 +46,7 @@ OF_ONE = (
 )
 OF_TWO = (
     *(math.atan2, math.hypot, math.copysign, math.pow, math.fmod),
-    *(np.arctan2, np.hypot, np.copysign, np.float_power, np.logaddexp, np.logaddexp2, np.nextafter, np.fmod, np.gcd),
+    *(np.arctan2, np.hypot, np.copysign, np.float_power, np.logaddexp, np.fmod, np.gcd),
 )
 
 

@@ -11,17 +11,16 @@ from qgraph.frontend.arrays.library_calls import library_number
 from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import at_place, word
-from qgraph.frontend.inference.ranks import rank, reduction
+from qgraph.frontend.inference.ranks import reduction
+from qgraph.frontend.inference.reduction_rules import PRODUCTS, operand, operands_of_reduction, summed, wrapped
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, task_statements
-from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.program import WORD
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import copied, standing_for
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": np.min, "argmax": np.max}
-_PRODUCTS = ("dot", "vdot")
 
 
 def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
@@ -29,13 +28,13 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     kind = reduction(scope, node)
     if kind == "det":
         return library_number(region, scope, node, np.linalg.det)
-    operands = _operands(scope, node, kind)
+    operands = operands_of_reduction(scope, node, kind)
     if kind in _PLACES:
         return _place_of_extreme(region, scope, operands[0], node, kind)
     name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
-    value = _operand(scope, operands, kind, node)
+    value = operand(scope, operands, kind, node)
     body = Elements(region, scope)
-    body.frame_all(value, exact=kind in _PRODUCTS)
+    body.frame_all(value, exact=kind in PRODUCTS)
     dtype = element_type(scope, value)
     start, step = _step(body, body.visit(value), kind, dtype, node, name)
     result = _combined(region, body, name, start, step, node)
@@ -43,8 +42,8 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
         result = ast.BinOp(result, ast.Div(), body.size(node))
     elif kind == "norm":
         result = word(scope, np.sqrt, result)
-    if kind in _PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
-        result = word(scope, dtype.type, _wrapped(result, dtype))
+    if kind in PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
+        result = word(scope, dtype.type, wrapped(result, dtype))
     return at_place(result, node)
 
 
@@ -72,61 +71,12 @@ def _combined(region: Region, body: Elements, name: str, start: ast.expr, step: 
     return standing_for(ast.Name(name, ast.Load()), node)
 
 
-def _wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:
-    """The sum of narrow products as one of them, as NumPy adds them up."""
-    mask = (1 << 8 * dtype.itemsize) - 1
-    least = 0 if dtype.kind == "u" else (mask + 1) // 2
-    shifted = ast.BinOp(total, ast.Add(), ast.Constant(least)) if least else total
-    found = ast.BinOp(shifted, ast.BitAnd(), ast.Constant(mask))
-    return ast.BinOp(found, ast.Sub(), ast.Constant(least)) if least else found
-
-
-def _operands(scope: Scope, node: ast.expr, kind: str) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    assert isinstance(node, ast.Call)
-    base = [node.func.value] if isinstance(node.func, ast.Attribute) and rank(scope, node.func.value) else []
-    operands = [*base, *node.args]
-    wanted = 2 if kind in _PRODUCTS else 1
-    if len(operands) != wanted or node.keywords:
-        raise scope.error(
-            f"`{as_written(node)}` has arguments that are not supported at kernel level",
-            node,
-            f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
-            "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
-        )
-    if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
-        raise scope.error(
-            f"`{as_written(node)}` is no product of two vectors", node, unsupported_functions.instead(node, np.dot)
-        )
-    return operands
-
-
-def _operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -> ast.expr:
-    """The array expression that is summed, or whose extreme is sought."""
-    first = operands[0]
-    if kind in _PRODUCTS:
-        dtype = element_type(scope, first)
-        if kind == "vdot" and (dtype is None or dtype.kind == "c"):
-            first = word(scope, np.conjugate, first)
-        first = ast.BinOp(first, ast.Mult(), operands[1])
-    elif kind == "norm":
-        dtype = element_type(scope, first)
-        first = word(scope, np.abs, first) if dtype is None or dtype.kind == "c" else first
-        if dtype is not None and dtype.kind in "biu":
-            first = ast.BinOp(first, ast.Mult(), ast.Constant(1.0))
-        first = ast.BinOp(first, ast.Mult(), copied(first))
-    elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
-        first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
-    return at_place(first, node)
-
-
 def _step(
     body: Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
 ) -> tuple[ast.expr, ast.stmt]:
     """The value that a reduction starts with, and the statement of each iteration."""
     total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
-    if kind in _PRODUCTS and dtype == np.bool_:
+    if kind in PRODUCTS and dtype == np.bool_:
         # NumPy's product of booleans is one: whether there is a pair of True.
         kind = "any"
     if kind in ("any", "all"):
@@ -135,19 +85,10 @@ def _step(
     if kind in _EXTREMES:
         extreme = word(body.scope, _EXTREMES[kind], result, value)
         return body.first(value, dtype, node), ast.Assign([total], extreme)
-    wide = _summed(kind, dtype)
+    wide = summed(kind, dtype)
     identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
     if wide is not None:
         # Of the type that NumPy gives the sum, whatever the elements are.
         identity = word(body.scope, wide, identity)
         value = word(body.scope, wide, value)
     return identity, ast.AugAssign(total, ast.Mult() if kind == "prod" else ast.Add(), value)
-
-
-def _summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
-    """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
-    if dtype is None or kind in _PRODUCTS:
-        return None
-    if kind == "mean" and dtype.kind in "biu":
-        return np.float64
-    return {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind)

@@ -15,15 +15,16 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph import language
-from qgraph.errors import DataRaceError, KernelTypeError
+from qgraph.errors import DataRaceError
 from qgraph.frontend.arrays.shape_checks import Lengths, compare, every
 from qgraph.frontend.arrays.views import Seen, size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, at_place, element, word
-from qgraph.frontend.inference.ranks import is_elementwise, known, known_object, new_array, operands_of, rank
+from qgraph.frontend.inference.ranks import known, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, ViewAxis, ViewRef
-from qgraph.frontend.names.program_builder import ADDED, SHARED, ProgramBuilder
+from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import bind_value, evaluated
 from qgraph.frontend.statements.region import Region, task_statements
@@ -32,11 +33,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Task, Temporary
 from qgraph.ir.verdicts import Verdict
 from qgraph.operations import intrinsics
-from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for
-
-# Functions of a number, and of how many decimals it keeps.
-_ROUNDING = (np.round, np.around)
 
 
 def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
@@ -47,11 +44,6 @@ def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
 
 
 # --- assignments -------------------------------------------------------------------------------------------------------
-
-
-def is_slice(scope: Scope, target: ast.expr) -> bool:
-    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
-    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
 
 
 def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
@@ -65,7 +57,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     place.ctx = ast.Load()
     if isinstance(node, ast.AugAssign):
         # Before reductions become kernel scalars, whose types nobody knows yet.
-        _check_in_place(scope, node, place, value)
+        check_in_place(scope, node, place, value)
     value = evaluated(region, scope, value)
     if isinstance(node, ast.AugAssign):
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
@@ -88,32 +80,18 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
         body.store(store, copied, node)
 
 
-def _check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
-    """NumPy refuses an update whose result is of a wider kind than the array."""
-    of_target = element_type(scope, target)
-    result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
-    if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
-        raise KernelTypeError(
-            f"`{as_written(node)}` computes {result}, and `{as_written(target)}` is of type {of_target}",
-            scope.span(node),
-            hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
-        )
-
-
 # --- elements ----------------------------------------------------------------------------------------------------------
 
 
-class Elements:
-    """Turns an array expression into one of elements, and collects what the host must check before a launch."""
+class Elements(Elementwise):
+    """The elements of a kernel-level statement; collects what the host must check before a launch."""
 
     def __init__(self, region: Region, scope: Scope) -> None:
-        self.scope = scope
+        super().__init__(scope)
         self._region = region
         self._unit = region.unit
         self._target: ViewRef | None = None
         self._seen: Seen = {}
-        # The ranks of the statement's expressions, each found once.
-        self._ranks: dict[ast.expr, int] = {}
         self._elements: list[tuple[ViewRef, ast.Subscript]] = []
 
     # --- the loop ---
@@ -129,7 +107,7 @@ class Elements:
         """The loop goes over the elements of an expression; ``exact``: its operands are of one length, 1 is not repeated."""
         ndim = rank(self.scope, value, self._ranks)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
-        operands = [(operand, self._view(operand)) for operand in _array_operands(self.scope, value, self._ranks)]
+        operands = [(operand, self._view(operand)) for operand in array_operands(self.scope, value, self._ranks)]
         for axis in range(-ndim, 0):
             lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
@@ -170,7 +148,7 @@ class Elements:
     def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
         """The first element, where an extreme starts."""
         names = {name.id for name in self._variables}
-        result: ast.expr = _Zeros(names).visit(copied(value))
+        result: ast.expr = Zeros(names).visit(copied(value))
         unknown = self._lengths.need_elements(node, by_device=dtype is not None)
         if not unknown:
             return result
@@ -186,60 +164,8 @@ class Elements:
 
     # --- expressions ---
 
-    def visit(self, node: ast.expr) -> ast.expr:
-        """``node`` for one element."""
-        if rank(self.scope, node, self._ranks) == 0:
-            return self._number(node)
-        match node:
-            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
-                # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
-                return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
-                negates = isinstance(op, ast.Invert) and element_type(self.scope, operand) == np.bool_
-                return at_place(ast.UnaryOp(ast.Not() if negates else op, self.visit(operand)), node)
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return at_place(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
-            case ast.Call() if is_elementwise(self.scope, node.func):
-                return self._call(node)
-            case ast.Call() | ast.BinOp():
-                raise new_array(self.scope, node)
-            case ast.Name() | ast.Attribute() | ast.Subscript():
-                return at_place(self.at(self._view(node), node), node)
-        raise self.scope.error(
-            f"`{as_written(node)}` is no elementwise expression",
-            node,
-            "use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
-        )
-
-    def _call(self, node: ast.Call) -> ast.expr:
-        function = known_object(self.scope, node.func)
-        if node.keywords:
-            raise self.scope.error(
-                f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
-                node,
-                "give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
-            )
-        arguments = [self.visit(argument) for argument in node.args]
-        if function is np.where and len(arguments) == 3:
-            pairs = zip(arguments, node.args, strict=True)
-            return at_place(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
-        if function in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
-            raise self.scope.error(
-                f"the number of decimals, `{as_written(node.args[1])}`, is an array",
-                node.args[1],
-                "NumPy wants one number for all elements",
-            )
-        if len(arguments) not in operation(function).elementwise:
-            raise self.scope.error(f"`{as_written(node)}` has {len(arguments)} arguments", node, "see NumPy's manual")
-        return at_place(ast.Call(copied(node.func), arguments, []), node)
-
-    def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
-        """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
-        if given is node.args[0]:
-            return value
-        of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
-        converts = of_one is not None and of_both is not None and of_one.kind in "iu" and of_both.kind == "f"
-        return word(self.scope, float, value) if converts else value
+    def _element(self, node: ast.expr) -> ast.expr:
+        return self.at(self._view(node), node)
 
     def _number(self, node: ast.expr) -> ast.expr:
         """A number, the same for all elements: computed before, where the statement may change what it reads."""
@@ -247,7 +173,7 @@ class Elements:
             return copied(node)
         places = (child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
         read = (bound.leaf for bound in (known(self.scope, place) for place in places) if isinstance(bound, (LeafRef, ViewRef)))
-        if not any(may_share(self._unit, leaf, self._target.leaf) for leaf in read):
+        if not any(self._unit.may_share(leaf.name, self._target.leaf.name) for leaf in read):
             return copied(node)
         name = f"{SHARED}held{len(self._unit.slots)}"
         self.scope.bind(name, bind_value(self._region, self.scope, node))
@@ -281,7 +207,8 @@ class Elements:
         shared = [
             view.leaf.name
             for view, code in self._elements
-            if may_share(self._unit, view.leaf, target) and (view.leaf.name != target.name or ast.unparse(code) != text)
+            if self._unit.may_share(view.leaf.name, target.name)
+            and (view.leaf.name != target.name or ast.unparse(code) != text)
         ]
         if any(frozenset({name, target.name}) in self._unit.overlapping for name in shared):
             return False
@@ -311,29 +238,3 @@ class Elements:
         unit.add_temporary(Temporary(leaf, names, span), tuple(sizes))
         along = tuple(ViewAxis(axis, ZERO, ONE, old.count) for axis, old in enumerate(view.along))
         return self.at(ViewRef(leaf, {}, along), node)
-
-
-class _Zeros(ast.NodeTransformer):
-    """The first iteration: each variable of the loop is 0."""
-
-    def __init__(self, names: set[str]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.copy_location(ast.Constant(0), node) if node.id in self._names else node
-
-
-def may_share(unit: ProgramBuilder, first: Leaf, second: Leaf) -> bool:
-    """Whether two arrays may have memory in common."""
-    names = frozenset({first.name, second.name})
-    same = unit.same.get(first.name, first.name) == unit.same.get(second.name, second.name)
-    return same or names in unit.overlapping or names in unit.sometimes_same
-
-
-def _array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> list[ast.expr]:
-    """The parts of arrays in an expression; ``ranks`` as in ``rank``."""
-    if rank(scope, node, ranks) == 0:
-        return []
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-        return [node]
-    return [array for operand in operands_of(node) for array in _array_operands(scope, operand, ranks)]

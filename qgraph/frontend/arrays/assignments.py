@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.arrays.array_statements import assign_slice, is_slice
+from qgraph.frontend.arrays.array_statements import assign_slice
 from qgraph.frontend.arrays.library_calls import assign_library_call
 from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
 from qgraph.frontend.inference.indexing import at_place
-from qgraph.frontend.inference.ranks import is_in_place, rank
+from qgraph.frontend.inference.ranks import is_in_place, is_slice, rank
 from qgraph.frontend.names.bindings import (
     Binding,
     HostExpr,

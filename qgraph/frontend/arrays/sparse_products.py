@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from qgraph.frontend.arrays.array_statements import may_share
 from qgraph.frontend.arrays.library_calls import takes_all
 from qgraph.frontend.inference.indexing import at_place, word
 from qgraph.frontend.inference.ranks import rank
@@ -47,7 +46,7 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
     unit = region.unit
     y, x = leaves
     parts = {name: part.leaf for name, part in found.children.items() if isinstance(part, LeafRef)}
-    if any(may_share(unit, y, each) for each in (x, *parts.values())):
+    if any(unit.may_share(y.name, each.name) for each in (x, *parts.values())):
         raise scope.error(
             f"`{text}` is assigned to memory that it reads", node, "assign it to another array, and copy that: x[:] = y"
         )

@@ -6,13 +6,18 @@ The result is still the user's Python, line by line; Numba compiles it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, error_raised
-from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at, binary, call_of, load, product
+from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
+from qgraph.frontend.bodies.array_resolution import ArrayResolution
+from qgraph.frontend.bodies.local_arrays import is_local, rebound
+from qgraph.frontend.bodies.rows import RowFunction
+from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, call_of, load, product
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
@@ -21,7 +26,7 @@ from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.desugar.raised_errors import as_branch, raised
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
-from qgraph.frontend.inference.ranks import parts_of
+from qgraph.frontend.inference.ranks import may_be_tuple, parts_of
 from qgraph.frontend.names.bindings import (
     Binding,
     BoundFunc,
@@ -53,29 +58,41 @@ from qgraph.source import Span, as_written, copied
 class Body(ResolvedNames):
     """One body under construction."""
 
-    def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Iterable[str]) -> list[ast.stmt]:
+    def statements(self, scope: Scope, statements: Iterable[ast.stmt], locals_: Collection[str]) -> list[ast.stmt]:
         """``statements`` resolved in ``scope``, with ``locals_`` and every name they assign private to the body.
 
         Kernel scalars that they assign are not: ``assigned`` collects these.
         """
         own = list(statements)
         names = [name for name in names_assigned(own) if not isinstance(scope.names.get(name), ScalarRef)]
-        private = {name: Private(self.unit.local_name(name)) for name in (*locals_, *names)}
+        private = {name: Private(self.unit.local_name(name)) for name in names}
+        private |= {name: _given(scope.names.get(name), self.unit.local_name(name)) for name in locals_}
         self.names.reserve(bound.name for bound in private.values())
         # Positions all at once when the whole is done, and not at each level of what is inside it.
-        return list(map(ast.fix_missing_locations, _Rewriter(self, scope.inner(private)).block(copied(own))))
+        rewriter = _Rewriter(self, scope.inner(private))
+        rewriter.rebound = rebound(scope, [*(ast.Name(name, ast.Store()) for name in locals_), *own])
+        return list(map(ast.fix_missing_locations, rewriter.block(copied(own))))
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
         """One expression resolved in ``scope``."""
         return _Rewriter(self, scope, divisors).expression(copied(node))
 
 
-class _Rewriter(ValueResolution):
+class _Rewriter(ArrayResolution):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
+
+    def _row_call(self, made: RowFunction, node: ast.AST) -> ast.expr:
+        arguments = [self.visit(copied(argument)) for argument in made.arguments.values()]
+        inner = Body(self._body.unit, one_thread=self._body.one_thread)
+        name, extra = self._function(made.name, inner, made.scope, tuple(made.arguments), made.statements, node)
+        return at(call_of(name, *arguments, *map(load, extra)), node)
 
     # --- assignments ---------------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
+        stored = self.made_array(node) or self.array_store(node, node.targets)
+        if stored is not None:
+            return stored
         scalars = [target for target in node.targets if self._stores_scalar(target)]
         if not scalars:
             self.generic_visit(node)
@@ -103,6 +120,9 @@ class _Rewriter(ValueResolution):
         return value
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
+        stored = self.array_store(node, [node.target])
+        if stored is not None:
+            return stored
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
             fault = self._fault(node.op, node.target, node.value, node)
             self.generic_visit(node)
@@ -143,6 +163,7 @@ class _Rewriter(ValueResolution):
             return self._unrolled(node, items)
         found = loop_call(self._scope, node.iter)
         if found is None:
+            self.note_items(node.target, node.iter)
             node.iter = self.visit(node.iter)
         else:
             reader = _Rewriter(self._body, found.scope, "checked")
@@ -183,6 +204,7 @@ class _Rewriter(ValueResolution):
 
     def _product_loop(self, node: ast.For, axes: tuple[WrittenAxis, ...], reader: _Rewriter) -> list[ast.stmt]:
         """``for i, j in ndrange(...)`` inside a body: one loop over the product, so that break and continue mean the same."""
+        self.note_items(node.target, node.iter)
         number = len(self._body.names.values) + len(self._body.scalars)
         stem = f"_p{node.lineno}_{node.col_offset}_{number}"
         largest = self._body.names.add(max, "_max")
@@ -350,8 +372,12 @@ class _Rewriter(ValueResolution):
             bound = argument if not isinstance(argument, ast.expr) else self._scope.static(argument)
             if bound is not None and (parameter in source.static or is_fixed(bound, source, parameter)):
                 fixed[parameter] = bound
-        dynamic = tuple(parameter for parameter in arguments if parameter not in fixed)
-        key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()))
+        given = {name: each for name, each in arguments.items() if name not in fixed and isinstance(each, ast.expr)}
+        dynamic = {name: Private("", is_tuple=may_be_tuple(self._scope, each)) for name, each in given.items()}
+        of_local = any(is_local(self._scope, each) for each in given.values())
+        if of_local or looks_at_arrays(source):
+            dynamic = {name: array_of(self._scope, "", each) for name, each in given.items()}
+        key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()), *dynamic.values())
         if key not in self._body.devices:
             self._body.devices[key] = self._compile_device(function, fixed, dynamic, node)
         name, leaves = self._body.devices[key]
@@ -359,7 +385,7 @@ class _Rewriter(ValueResolution):
         return at(call_of(name, *values, *map(load, leaves)), node)
 
     def _compile_device(
-        self, func: Func, fixed: dict[str, Binding], dynamic: tuple[str, ...], node: ast.Call
+        self, func: Func, fixed: dict[str, Binding], dynamic: Mapping[str, Private], node: ast.Call
     ) -> tuple[str, tuple[str, ...]]:
         unit, source = self._body.unit, func.source
         refuse_recursion(unit, func, self._scope, node)
@@ -378,19 +404,31 @@ class _Rewriter(ValueResolution):
                 )
         unit.calling.append(func)
         inner = Body(unit, one_thread=self._body.one_thread)
-        scope = self._scope.of(source, fixed)
-        statements = inner.statements(scope, without_docstring(source.tree.body), dynamic)
+        scope = self._scope.of(source, {**fixed, **dynamic})
+        result = self._function(source.name, inner, scope, tuple(dynamic), without_docstring(source.tree.body), source.tree)
         unit.calling.pop()
+        return result
+
+    def _function(
+        self, name: str, inner: Body, scope: Scope, parameters: tuple[str, ...], body: list[ast.stmt], node: ast.AST
+    ) -> tuple[str, tuple[str, ...]]:
+        """The name of a function with these statements at the place of ``node``, and what it takes besides its parameters."""
+        unit = self._body.unit
+        statements = inner.statements(scope, body, parameters)
         used = occurrences(statements)
         # Views that were compiled in have numbers of the host and of kernel scalars.
         self._body.scalars.update(inner.scalars)
         known = (*unit.leaves, *(value.name for value in unit.host_values), *inner.scalars, FAULTS, SLOTS, KEY)
-        extra = tuple(name for name in known if name in used)
-        parameters = [unit.local_name(name) for name in dynamic] + list(extra)
-        tree = function_tree(source.name, parameters, statements)
-        ast.fix_missing_locations(at(tree, source.tree))
-        function = Function(source.name, tree, inner.names.values, source.file)
-        return self._body.names.add(function, source.name), extra
+        extra = tuple(leaf for leaf in known if leaf in used)
+        tree = function_tree(name, [unit.local_name(parameter) for parameter in parameters] + list(extra), statements)
+        ast.fix_missing_locations(at(tree, node))
+        function = Function(name, tree, inner.names.values, scope.file)
+        return self._body.names.add(function, name), extra
+
+
+def _given(bound: Binding | None, name: str) -> Private:
+    """A parameter that is spelled ``name``, with what is known of it."""
+    return replace(bound, name=name) if isinstance(bound, Private) else Private(name)
 
 
 def is_do_while(scope: Scope, node: ast.expr) -> bool:

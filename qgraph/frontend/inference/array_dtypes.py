@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.frontend.inference.ranks import known, known_object, operands_of, rank
-from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
 from qgraph.operations.table import OPERATIONS, operation
@@ -68,6 +68,8 @@ def _converts_or_reduces(function: object) -> bool:
 def _bound(bound: Binding) -> Any:
     match bound:
         case LeafRef(leaf=Leaf(type=ArrayType(dtype=dtype))) | ViewRef(leaf=Leaf(type=ArrayType(dtype=dtype))):
+            return np.ones(1, dtype)
+        case Private(array=ArrayType(dtype=dtype)) if dtype:
             return np.ones(1, dtype)
         case LeafRef(leaf=Leaf(type=ScalarType(dtype=dtype, weak=weak))):
             number = np.ones((), dtype)[()]

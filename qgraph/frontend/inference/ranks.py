@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Binding, LeafRef, Ranked, StructRef, Value, ViewRef
+from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
+from qgraph.language import Func
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
 
@@ -97,6 +98,8 @@ def _rank_of(bound: Binding) -> int:
             return len(bound.along)
         case Ranked():
             return bound.ndim
+        case Private(array=ArrayType(ndim=ndim)):
+            return ndim
     return 0
 
 
@@ -163,7 +166,27 @@ def _may_be_tuple(scope: Scope, part: ast.expr) -> bool:
     if part.id not in scope.names and part.id in scope.source.function.__code__.co_varnames:
         return True
     bound = known(scope, part)
+    if isinstance(bound, Private):
+        return bound.is_tuple
     return isinstance(bound, StructRef) or (isinstance(bound, Value) and isinstance(bound.value, tuple))
+
+
+def may_be_tuple(scope: Scope, value: ast.expr) -> bool:
+    """Whether a local name that is bound to ``value`` may be a tuple."""
+    match value:
+        case ast.Name():
+            return _may_be_tuple(scope, value)
+        case ast.IfExp(body=body, orelse=orelse):
+            return may_be_tuple(scope, body) or may_be_tuple(scope, orelse)
+        case ast.Call(func=func):
+            function = known_object(scope, func)
+            if isinstance(function, Func):
+                returned = [node.value for node in ast.walk(function.source.tree) if isinstance(node, ast.Return)]
+                return any(isinstance(each, (ast.Tuple, ast.Name, ast.Call, ast.IfExp)) for each in returned)
+            return not (operation(function).pure or isinstance(function, type) or reduction(scope, value))
+        case ast.Attribute(attr=attr):
+            return attr in ("shape", "strides") or isinstance(known(scope, value), StructRef)
+    return isinstance(value, ast.Tuple) or isinstance(known(scope, value), StructRef)
 
 
 def reduction(scope: Scope, node: ast.AST) -> str:
@@ -182,6 +205,11 @@ def reduction(scope: Scope, node: ast.AST) -> str:
 def is_in_place(scope: Scope, node: ast.AST) -> bool:
     """Whether a statement such as `x *= 2` changes the elements of the array ``x``."""
     return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and rank(scope, node.target) > 0
+
+
+def is_slice(scope: Scope, target: ast.expr) -> bool:
+    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
 
 
 def stores_slice(scope: Scope, node: ast.AST) -> bool:

@@ -130,9 +130,16 @@ class ScalarRef:
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """A name that a task body assigns: private to one iteration. ``name`` is how the generated code spells it."""
+    """A name that a task body assigns: private to one iteration. ``name`` is how the generated code spells it.
+
+    ``array``: it is an array of this type, or a part of one; ``origin`` names that array, where it is known which it is.
+    ``is_tuple``: it may be a tuple, and stand for several indices.
+    """
 
     name: str
+    array: ArrayType | None = None
+    origin: str = ""
+    is_tuple: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ refused them.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from qgraph.errors import KernelSyntaxError
@@ -23,11 +24,15 @@ def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
     return found
 
 
-def names_bound_again(statements: Iterable[ast.AST]) -> set[str]:
-    """Names that ``statements`` bind other than by `x += y`, which for an array changes its elements."""
+def names_bound_again(statements: Iterable[ast.AST], more_than: int = 0, but: Iterable[ast.AST] = ()) -> set[str]:
+    """Names that ``statements`` bind other than by `x += y`, which for an array changes its elements, at ``more_than`` places.
+
+    ``but``: nodes that do not count.
+    """
     nodes = list(_preorder(statements))
-    updated = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
-    return {name for node in nodes if node not in updated and (name := _bound_name(node)) is not None}
+    updated = {*but, *(node.target for node in nodes if isinstance(node, ast.AugAssign))}
+    counts = Counter(name for node in nodes if node not in updated and (name := _bound_name(node)) is not None)
+    return {name for name, count in counts.items() if count > more_than}
 
 
 def names_read(statements: Iterable[ast.AST]) -> set[str]:

@@ -6,12 +6,15 @@ import ast
 import builtins
 import dataclasses
 import functools
+import math
 from types import FunctionType
+
+import numpy as np
 
 from qgraph import language
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, is_random
 from qgraph.nodes.registry import statement_of_word
-from qgraph.operations.table import OPERATIONS
+from qgraph.operations.table import OPERATIONS, is_one_of
 from qgraph.source import as_written
 
 # What builtin functions call their parameters.
@@ -20,6 +23,8 @@ _PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
     (pow, ("base", "exp", "mod")),
     (complex, ("real", "imag")),
 )
+# Functions of numbers that one backend or another has no code for.
+_LACKING = (np.ldexp, np.nextafter, np.spacing, np.logaddexp2, math.remainder, math.modf)
 _REFUSED_BUILTINS = frozenset(
     {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
 )
@@ -38,6 +43,12 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
             "draw them before the call and pass an array, or compute them from the iteration's number",
         )
     refuse_own_code(scope, callee, node)
+    if is_one_of(callee, _LACKING):
+        raise scope.error(
+            f"`{text}()` is a function that not every backend has",
+            node,
+            "write what it computes with operators, or with other functions of math and NumPy",
+        )
     if callee is functools.reduce:
         raise scope.error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
     if hasattr(callee, "__qgraph_kernel__"):

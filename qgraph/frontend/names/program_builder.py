@@ -79,6 +79,12 @@ class ProgramBuilder:
         # The integers of the host as symbols.
         self.host_integers = HostIntegers(self.leaves, self.host_names, self._host_sources, self.extents)
 
+    def may_share(self, first: str, second: str) -> bool:
+        """Whether two arrays, by their names, may have memory in common."""
+        names = frozenset({first, second})
+        same = self.same.get(first, first) == self.same.get(second, second)
+        return same or names in self.overlapping or names in self.sometimes_same
+
     def array_dimensions(self) -> dict[str, int]:
         """The number of dimensions of each array leaf."""
         return {name: leaf.type.ndim for name, leaf in self.leaves.items() if isinstance(leaf.type, ArrayType)}

@@ -19,6 +19,9 @@ _ATOMIC_INTEGERS = ("int32", "int64", "uint32", "uint64")
 
 _ATOMIC_TYPES = (*_ATOMIC_INTEGERS, "float32", "float64")
 
+# Each part is an atomic of its own: sums are right, and nothing else of the loop reads what they are meanwhile.
+_IN_PARTS = ("complex64", "complex128")
+
 _COMPLEX_HINT = "keep real and imaginary parts in two arrays of floats, or let qgraph.serial run the iterations in order"
 
 
@@ -29,8 +32,9 @@ def make_atomic(unit: ProgramBuilder, body: Body, statements: list[ast.stmt], co
         return
     for access in updates.values():
         type_ = unit.leaves[access.array].type
-        types = _ATOMIC_INTEGERS if BY_SYMBOL[access.operator][0].integers_only else _ATOMIC_TYPES
-        if type_.dtype not in types:
+        combination = BY_SYMBOL[access.operator][0]
+        types = _ATOMIC_INTEGERS if combination.integers_only else _ATOMIC_TYPES
+        if type_.dtype not in types and not (combination.name == "+" and type_.dtype in _IN_PARTS):
             raise KernelTypeError(
                 f"several iterations may update the same element of `{unit.leaves[access.array].path}`, "
                 f"and {type_.dtype} has no atomic `{access.operator}`",

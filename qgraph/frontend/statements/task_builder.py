@@ -21,7 +21,7 @@ from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import Access, LoopFacts
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, zero_step
-from qgraph.frontend.names.bindings import LeafRef
+from qgraph.frontend.names.bindings import LeafRef, Private
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, names_bound_again
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -54,7 +54,10 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
     variables, index_tuple = _targets(unit, scope, node.target, len(written))
     _refuse_exits(scope, node.body)
     _refuse_whole_arrays(scope, node.body)
-    statements = body.statements(scope, node.body, names_assigned([node.target]))
+    own = names_assigned([node.target])
+    # One name for several axes stands for several indices.
+    inside = scope.inner({name: Private(name, is_tuple=True) for name in own}) if index_tuple else scope
+    statements = body.statements(inside, node.body, own)
     check_private(
         statements, [*variables, *([index_tuple] if index_tuple else []), *body.assigned], scope.file, body.names.values
     )

@@ -43,13 +43,20 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
     for statement in tree.body:
         if isinstance(statement, ast.Delete):
             continue
+        # What `np.array` is given, if it is that.
+        lists = {node.args[0] for node in ast.walk(statement) if isinstance(node, ast.Call) and _makes_array(node)}
         for node in ast.walk(statement):
-            row = REJECTED.get(type(node))
+            row = REJECTED.get(type(node)) if node not in lists else None
             if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
                 row = (f"`{ast.unparse(node)}`, which makes a list,", "name each part: a, b, c = values")
             if row is not None:
                 found, hint = row
                 raise KernelSyntaxError(f"{found} cannot be used in a kernel", _keyword_span(node, file), hint=hint)
+
+
+def _makes_array(node: ast.Call) -> bool:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name == "array" and bool(node.args) and isinstance(node.args[0], ast.List)
 
 
 def _keyword_span(node: ast.AST, file: str) -> Span:

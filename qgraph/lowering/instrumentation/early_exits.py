@@ -69,8 +69,8 @@ class _Guarded:
     def __init__(self, program: Program, exits: EarlyExits, task: Task, order: int) -> None:
         self._exits, self._task, self._order = exits, task, order
         self._names = dict(task.names) | _WORDS
-        leaves, hosts = program.arrays_and_scalars, program.host_values
-        self._outside = {SLOTS, FAULTS, *(each.name for each in (*leaves, *hosts))}
+        self._outside = {SLOTS, FAULTS, *(leaf.name for leaf in program.arrays_and_scalars)}
+        self._outside |= {value.name for value in program.host_values}
 
     def task(self) -> Task:
         """The task with a guard."""

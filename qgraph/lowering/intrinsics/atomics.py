@@ -47,10 +47,11 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
             raise context.typing_error(f"{name}() on a read-only array")
         _check_dtype(context, function, array.dtype)
         _check_index(context, name, array, index)
+        in_parts = isinstance(array.dtype, types.Complex)
         for operand in operands:
-            if not is_number(operand) or isinstance(operand, types.Complex):
+            if not is_number(operand) or (isinstance(operand, types.Complex) and not in_parts):
                 raise context.typing_error(f"{name}() cannot store {plain(operand)} in {array.dtype}")
-            if _is_sum(function) and is_float(plain(operand)) and not is_float(array.dtype):
+            if _is_sum(function) and is_float(plain(operand)) and not (in_parts or is_float(array.dtype)):
                 found = f"floats are combined in elements of type {array.dtype}"
                 raise context.typing_error(f"{found}, where Python drops the fraction after each iteration")
         stored = [array.dtype] * values
@@ -58,7 +59,9 @@ def _atomic_typer(function: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
         if keeps:
             check_kept(context, operands[0], array.dtype, keeps)
             stored = [plain(operands[0])]
-        return context.make_signature(array.dtype, array, _index_type(index), *stored)
+        # What a complex number was at one moment nobody knows, whose parts are updated one after the other.
+        old = types.none if in_parts else array.dtype
+        return context.make_signature(old, array, _index_type(index), *stored)
 
     return typer
 
@@ -91,6 +94,8 @@ def split_word(function: Any) -> Intrinsic:
 
 def _check_dtype(context: Any, function: Any, dtype: Any) -> None:
     name = function.__name__
+    if isinstance(dtype, types.Complex) and _is_sum(function):
+        return
     if dtype.name not in _DTYPES:
         raise context.typing_error(f"{name}() on {dtype}: atomics exist for {', '.join(_DTYPES)}")
     integers_only = function in _BITWISE or function is language.atomic_cas
@@ -116,6 +121,8 @@ def _atomic_emitter(function: Any) -> Emitter:
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         pointer = element(context, builder, sig, args)
         dtype, values = sig.args[0].dtype, list(args[2:])
+        if isinstance(dtype, types.Complex):
+            return _update_parts(context, builder, function, dtype, pointer, values[0])
         if sig.args[-1] != dtype:
             values[-1] = nearest(context, builder, sig.args[-1], dtype, values[-1], _keeps(function))
         return _update(context, builder, function, dtype, pointer, values)
@@ -139,6 +146,17 @@ def _update(context: Any, builder: Any, function: Any, dtype: Any, pointer: Any,
             value = builder.fsub(ir.Constant(value.type, -0.0), value)
         return context.atomic_float_add(builder, pointer, value)
     return builder.atomic_rmw("sub" if function is language.atomic_sub else "add", pointer, value, "monotonic")
+
+
+def _update_parts(context: Any, builder: Any, function: Any, dtype: Any, pointer: Any, value: ir.Value) -> ir.Value:
+    """The sum or difference of a complex number, real and imaginary part by itself."""
+    of_value = context.make_complex(builder, dtype, value)
+    kind = context.get_data_type(dtype.underlying_float)
+    places = builder.bitcast(pointer, kind.as_pointer())
+    for number, part in enumerate((of_value.real, of_value.imag)):
+        place = builder.gep(places, [ir.Constant(ir.IntType(32), number)])
+        _update(context, builder, function, dtype.underlying_float, place, [part])
+    return context.get_dummy_value()
 
 
 def _as_integer(builder: Any, dtype: Any, pointer: Any) -> tuple[Any, Any]:

@@ -65,6 +65,21 @@ def divisor_word(name: str) -> Intrinsic:
     return Intrinsic(name, typer, emit)
 
 
+def same_length_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.same_length``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.intp, types.intp, types.intp, *map(plain, args[2:]))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        value, other, *noting = args
+        differ = builder.icmp_signed("!=", value, other)
+        _note_where(builder, differ, *noting)
+        return builder.select(differ, ir.Constant(value.type, 0), value)
+
+    return Intrinsic("same_length", typer, emit)
+
+
 def _note_where(builder: Any, wrong: ir.Value, noted: ir.Value, number: ir.Value, slots: ir.Value, failed: ir.Value) -> None:
     with builder.if_then(wrong, likely=False):
         builder.store(ir.Constant(ir.IntType(64), 1), builder.gep(builder.extract_value(slots, _DATA), [failed]))

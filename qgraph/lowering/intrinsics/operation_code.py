@@ -16,7 +16,8 @@ from qgraph.lowering.intrinsics import (
     while_condition,
 )
 from qgraph.lowering.numbers import function_llvm, number_llvm, rounding_rules, typing_rules
-from qgraph.lowering.numbers.type_promotion import TypingRule
+from qgraph.lowering.numbers.type_promotion import Alias, PythonImpl, TypingRule
+from qgraph.operations.record import Operation
 from qgraph.operations.table import OPERATIONS
 
 _MODULES = (atomics, checked_arithmetic, early_exits, loop_poll, while_condition, value_intrinsics, warp_shuffles)
@@ -30,7 +31,14 @@ _CODE = SimpleNamespace(**{**vars(function_llvm), **vars(number_llvm)})
 def _typed() -> Mapping[int, tuple[object, TypingRule]]:
     rules = [each for each in OPERATIONS.all if each.typing is not None]
     made = [(each, each.typing(_RULES, _CODE)) for each in rules if each.typing is not None]
-    return {id(function): (function, rule) for each, rule in made for function in (*each.functions, *each.ufuncs)}
+    spelled = [(function, rule) for each, rule in made for function in each.functions]
+    # CUDA has no complex universal functions: what an operator means too is then that operator.
+    spelled += [(ufunc, _of_ufunc(each, rule)) for each, rule in made for ufunc in each.ufuncs]
+    return {id(function): (function, rule) for function, rule in spelled}
+
+
+def _of_ufunc(record: Operation, rule: TypingRule) -> TypingRule:
+    return rule if record.syntax is None or isinstance(rule, PythonImpl | Alias) else Alias(rule, record.functions[0])
 
 
 # By identity, so that an alias works and a shadowed name is honest. The values are kept alive beside their ids.

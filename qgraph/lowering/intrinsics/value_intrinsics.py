@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -124,6 +125,23 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> Intrinsic:
     return Intrinsic(name, typer, emit)
 
 
+def summed_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.summed``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        check_scalar(context, args[0])
+        value = plain(args[0])
+        wide = value
+        if isinstance(value, types.Integer | types.Boolean):
+            wide = types.uint64 if isinstance(value, types.Integer) and not value.signed else types.int64
+        return context.make_signature(wide, value)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return context.cast(builder, args[0], sig.args[0], sig.return_type)
+
+    return Intrinsic("summed", typer, emit)
+
+
 def stack_word() -> Intrinsic:
     """The Numba type of ``intrinsics.stack_array``."""
 
@@ -133,19 +151,7 @@ def stack_word() -> Intrinsic:
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         like = context.make_array(sig.args[0])(context, builder, args[0])
-        made = context.make_array(sig.return_type)(context, builder)
-        kind = context.get_data_type(sig.return_type.dtype)
-        memory = cgutils.alloca_once(builder, ir.ArrayType(kind, sig.args[1].literal_value))
-        size = context.get_constant(types.intp, context.get_abi_sizeof(kind))
-        populate_array(
-            made,
-            data=builder.bitcast(memory, kind.as_pointer()),
-            shape=like.shape,
-            strides=cgutils.pack_array(builder, [size]),
-            itemsize=size,
-            meminfo=None,
-        )
-        return made._getvalue()
+        return _on_stack(context, builder, sig.return_type, sig.args[1].literal_value, like.shape, [1])
 
     return Intrinsic("stack_array", typer, emit)
 
@@ -182,3 +188,36 @@ def address_word() -> Intrinsic:
         return builder.ptrtoint(element(context, builder, sig, args), ir.IntType(64))
 
     return Intrinsic("address_of", typer, emit)
+
+
+def local_array_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.local_array``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        dtype, *sizes = args
+        return context.make_signature(types.Array(dtype.instance_type, len(sizes), "C"), dtype, *sizes)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        sizes = [size.literal_value for size in sig.args[1:]]
+        shape = cgutils.pack_array(builder, [context.get_constant(types.intp, size) for size in sizes])
+        steps = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+        return _on_stack(context, builder, sig.return_type, math.prod(sizes), shape, steps)
+
+    return Intrinsic("local_array", typer, emit)
+
+
+def _on_stack(context: Any, builder: Any, array: Any, most: int, shape: ir.Value, steps: Sequence[int]) -> ir.Value:
+    """An array in memory of the function, for ``most`` elements; ``steps`` from one to the next along each axis."""
+    made = context.make_array(array)(context, builder)
+    kind = context.get_data_type(array.dtype)
+    memory = cgutils.alloca_once(builder, ir.ArrayType(kind, most))
+    size = context.get_abi_sizeof(kind)
+    populate_array(
+        made,
+        data=builder.bitcast(memory, kind.as_pointer()),
+        shape=shape,
+        strides=cgutils.pack_array(builder, [context.get_constant(types.intp, size * step) for step in steps]),
+        itemsize=context.get_constant(types.intp, size),
+        meminfo=None,
+    )
+    return made._getvalue()

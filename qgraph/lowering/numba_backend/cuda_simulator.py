@@ -20,6 +20,7 @@ from qgraph.ir.program import Cast
 from qgraph.lowering.codegen.generated_names import slots_name
 from qgraph.lowering.numba_backend.cuda import cuda_module, simulator_active
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
+from qgraph.lowering.numba_backend.simulated_numbers import Operators, simulated_function
 from qgraph.lowering.numbers.typing_contexts import python_function
 from qgraph.operations import intrinsics
 from qgraph.source import copied
@@ -75,9 +76,9 @@ def simulator_array(array: Any) -> Any:
 def _simulated(function: Function, done: dict[int, Any], threads: Threads) -> Any:
     """The Python function, its names replaced by what runs in plain Python."""
     if id(function) not in done:
-        tree = _Loads().visit(copied(function.tree))
+        tree = Operators().visit(_Loads().visit(copied(function.tree)))
         names = {name: _simulated_value(value, done, threads) for name, value in _with_cuda(function).items()}
-        done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES})
+        done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES, **Operators.NAMES})
     return done[id(function)]
 
 
@@ -136,4 +137,4 @@ def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
     if isinstance(value, Cast):
         # An int64 is a Python number here, too: it takes the type of what it meets.
         return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
-    return value
+    return simulated_function(value)

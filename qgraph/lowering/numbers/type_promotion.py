@@ -164,11 +164,27 @@ class OperationType(_Callable, _Opaque):
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The signature of a call; the code that goes with it is kept for ``implementation``."""
+        refused = next((arg for arg in args if not self._takes(plain(arg))), None)
+        if refused is not None:
+            raise context.typing_error(f"{self.name} of {plain(refused)}: kernels have it of {self._operation.takes} only")
         if self._meaning is not None and all(is_number(arg) for arg in (*args, *kws.values())):
             signature = self._from_meaning(context, args, kws)
             if signature is not None:
                 return signature
         return self._from_numba(context, args, kws)
+
+    def _takes(self, item: Any) -> bool:
+        """Whether every backend has code for numbers of this type; what is no number is another's matter."""
+        if not is_number(item):
+            return True
+        match self._operation.takes:
+            case "integers":
+                return is_integral(item)
+            case "real numbers":
+                return not isinstance(item, types.Complex)
+            case "numbers that are no booleans":
+                return not isinstance(item, types.Boolean)
+        return True
 
     def _from_meaning(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         meaning = self._meaning

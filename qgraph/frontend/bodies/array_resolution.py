@@ -1,0 +1,120 @@
+"""Array expressions in bodies: what NumPy computes of whole arrays is a call, and names of arrays are known as such."""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+from qgraph.frontend.bodies.array_expressions import ARRAY_EXPRESSIONS, array_of, array_target, conditions_in, is_reduced
+from qgraph.frontend.bodies.local_arrays import local_array, refuse_leaving
+from qgraph.frontend.bodies.row_overlaps import origin
+from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
+from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
+from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.ranks import operands_of, rank
+from qgraph.frontend.names.bindings import Private
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.syntax.unsupported_syntax import REJECTED
+from qgraph.ir.argument_types import ArrayType
+
+
+class ArrayResolution(ValueResolution):
+    """Rewrites expressions and assignments of arrays."""
+
+    @abstractmethod
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements, rewritten."""
+
+    @abstractmethod
+    def _row_call(self, made: RowFunction, node: ast.AST) -> ast.expr:
+        """The call of a function that is made here, in place of ``node``."""
+
+    def __init__(self, body: ResolvedNames, scope: Scope, divisors: Divisors | None = None) -> None:
+        super().__init__(body, scope, divisors)
+        # The ranks of the expressions of a statement, each found once.
+        self._ranks: dict[ast.expr, int] = {}
+        # Names that are bound in more than one place: which array such a one is a part of depends on the way there.
+        self.rebound: set[str] = set()
+        # Of arrays as these another pass says what is wrong.
+        self._conditions: set[ast.expr] = set()
+
+    def expression(self, node: ast.expr) -> ast.expr:
+        """One expression, which may be a condition, resolved."""
+        self._conditions.update(conditions_in(node))
+        return super().expression(node)
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node in the place of ``node``; what NumPy computes of whole arrays is a call."""
+        if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+            self._conditions.update(conditions_in(node.test))
+        if isinstance(node, ast.Compare) and node in self._conditions and rank(self._scope, node, self._ranks):
+            self._conditions.update(operands_of(node))
+        if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
+            return self._row_call(reducing_function(self._scope, node, self._noting), node)
+        return super().visit(node)
+
+    def array_store(self, node: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> ast.stmt | None:
+        """What stands for a statement that stores arrays in parts of arrays; None for any other, whose names are noted."""
+        self._ranks = {}
+        target = array_target(self._scope, node, targets)
+        if target is None:
+            if isinstance(node, ast.Assign):
+                self._note_arrays(node)
+            return None
+        made = storing_function(self._scope, node, target, self._noting, self._body.unit.may_share)
+        return at(ast.Expr(self._row_call(made, node)), node)
+
+    def made_array(self, node: ast.Assign) -> list[ast.stmt] | None:
+        """What stands for a statement that makes an array for the iteration; None for any other."""
+        made = local_array(self._scope, node)
+        if made is None:
+            return None
+        target = node.targets[0]
+        assert isinstance(target, ast.Name)
+        for name in names_assigned(made.statements).keys() - {target.id}:
+            self._scope.names[name] = Private(self._body.unit.local_name(name))
+        statements = self.block(made.statements)
+        bound = self._scope.names.get(target.id)
+        if isinstance(bound, Private):
+            self._scope.names[target.id] = made.bound(bound.name, sure=target.id not in self.rebound)
+        return statements
+
+    def note_items(self, target: ast.expr, items: ast.expr) -> None:
+        """A name for what a loop goes over that is no range of one axis is a number where that is an array of numbers."""
+        bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+        if not isinstance(target, ast.Name) or not isinstance(bound, Private):
+            return
+        ndim = rank(self._scope, items)
+        if ndim > 1:
+            dtype = element_type(self._scope, items)
+            found = ArrayType("" if dtype is None else dtype.name, ndim - 1, "A")
+            self._scope.names[target.id] = Private(bound.name, found, origin(self._scope, items) or "")
+        elif not ndim and not (isinstance(items, ast.Tuple) and all(isinstance(each, ast.Constant) for each in items.elts)):
+            self._scope.names[target.id] = Private(bound.name, is_tuple=True)
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        """A value that outlives the function."""
+        refuse_leaving(self._scope, node)
+        self.generic_visit(node)
+        return node
+
+    def visit_List(self, node: ast.List) -> ast.expr:
+        """What nobody makes an array of."""
+        found, hint = REJECTED[ast.List]
+        raise self._scope.error(f"{found} cannot be used in a kernel", node, hint)
+
+    def _note_arrays(self, node: ast.Assign) -> None:
+        """Names of parts of arrays are arrays in what follows."""
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                # Where there are more or fewer, another pass says so.
+                pairs = [*zip(target.elts, node.value.elts, strict=False)]
+            for name, value in pairs:
+                bound = self._scope.names.get(name.id) if isinstance(name, ast.Name) else None
+                if isinstance(name, ast.Name) and isinstance(bound, Private):
+                    found = array_of(self._scope, bound.name, value)
+                    self._scope.names[name.id] = replace(found, origin="") if name.id in self.rebound else found

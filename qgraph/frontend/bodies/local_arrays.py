@@ -1,0 +1,195 @@
+"""Arrays of constant shape that an iteration makes for itself: `t = np.zeros(3)`, `t = np.array((a, b, c))` in a loop body."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph import language
+from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.row_overlaps import origin
+from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
+from qgraph.frontend.names.definite_assignment import names_bound_again
+from qgraph.frontend.names.program_builder import ADDED
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import SCALAR_DTYPES
+from qgraph.operations import intrinsics
+from qgraph.source import as_written, copied
+
+# What the ``origin`` of such an array begins with; after it, its name.
+_LOCAL = f"{ADDED}local "
+# Each thread has so much memory for one of them.
+_MOST_BYTES = 16384
+_PARAMETERS = {
+    "empty": ("shape", "dtype"),
+    "zeros": ("shape", "dtype"),
+    "ones": ("shape", "dtype"),
+    "full": ("shape", "fill_value", "dtype"),
+    "array": ("object", "dtype"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalArray:
+    """The statements that make an array, and the type of it."""
+
+    statements: list[ast.stmt]
+    type: ArrayType
+
+    def bound(self, name: str, *, sure: bool) -> Private:
+        """What the name of the array stands for, which generated code spells ``name``; ``sure``: it is never another array."""
+        return Private(name, self.type, f"{_LOCAL}{name if sure else ''}")
+
+
+def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
+    """What stands for ``t = np.zeros(3)``; None for any other statement.
+
+    Raises:
+        KernelSyntaxError: its shape or type is no constant, or it is large.
+    """
+    call, target = node.value, node.targets[0]
+    if len(node.targets) != 1 or not isinstance(target, ast.Name) or not isinstance(call, ast.Call):
+        return None
+    maker = _maker(known_object(scope, call.func))
+    if maker is None:
+        return None
+    names = _PARAMETERS[maker]
+    given = dict(zip(names, call.args, strict=False)) | {str(each.arg): each.value for each in call.keywords}
+    if len(given) != len(call.args) + len(call.keywords) or not set(names[:-1]) <= given.keys() <= set(names):
+        raise _refused(
+            scope, call, f"`{as_written(call)}` is not understood in a loop", f"its arguments are {', '.join(names)}"
+        )
+    elements = _elements(scope, call, given["object"]) if maker == "array" else []
+    shape = (len(elements),) if elements else _shape(scope, call, given["shape"])
+    dtype = _dtype(scope, call, given.get("dtype"), elements or [given[name] for name in ("fill_value",) if name in given])
+    if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
+        raise _refused(scope, call, f"`{as_written(call)}` takes more than {_MOST_BYTES} bytes in each iteration of a loop")
+    sizes = [ast.Constant(size) for size in shape]
+    made: ast.stmt = ast.Assign([target], word(scope, intrinsics.local_array, word_of(scope, dtype), *sizes))
+    whole: ast.expr = ast.Slice() if len(shape) == 1 else ast.Tuple([ast.Slice() for _ in shape], ast.Load())
+    fill = {"zeros": ast.Constant(0), "ones": ast.Constant(1), "full": given.get("fill_value")}.get(maker)
+    stores = [(whole, fill)] if fill is not None else [(ast.Constant(at), part) for at, part in enumerate(elements)]
+    name = ast.Name(target.id, ast.Load())
+    # The values first: the name may have stood for another array.
+    held = [f"_{target.id}{at}" for at in range(len(stores))]
+    before: list[ast.stmt] = [
+        ast.Assign([ast.Name(each, ast.Store())], copied(value)) for each, (_, value) in zip(held, stores, strict=True)
+    ]
+    after: list[ast.stmt] = [
+        ast.Assign([ast.Subscript(name, place, ast.Store())], ast.Name(each, ast.Load()))
+        for each, (place, _) in zip(held, stores, strict=True)
+    ]
+    statements = [at_place(each, node) for each in (*before, made, *after)]
+    return LocalArray(statements, ArrayType(dtype.name, len(shape), "C"))
+
+
+def rebound(scope: Scope, nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that are bound in more than one place, unless each place makes a new array."""
+    assigned = (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Assign))
+    made = {
+        node.targets[0]
+        for node in assigned
+        if isinstance(node.value, ast.Call) and _maker(known_object(scope, node.value.func)) is not None
+    }
+    return names_bound_again(nodes, more_than=1) & names_bound_again(nodes, but=made)
+
+
+def word_of(scope: Scope, dtype: np.dtype[np.generic]) -> ast.expr:
+    """The type of NumPy's numbers of ``dtype``, whatever names the user has."""
+    call = word(scope, dtype.type)
+    return call.func
+
+
+def refuse_leaving(scope: Scope, node: ast.Return) -> None:
+    """Raise ``KernelSyntaxError`` where a function returns an array that an iteration has made: its memory is gone by then."""
+    for part in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+        if part is not None and is_local(scope, part):
+            raise scope.error(
+                f"`{as_written(part)}` is an array that an iteration has made, and cannot be returned",
+                part,
+                "make it where it is used, pass it to the function, and let that fill it",
+            )
+
+
+def is_local(scope: Scope, node: ast.expr) -> bool:
+    """Whether an expression is such an array, or a part of one."""
+    return rank(scope, node) > 0 and (origin(scope, node) or "").startswith(_LOCAL)
+
+
+def _maker(function: object) -> str | None:
+    if function is np.array:
+        return "array"
+    if function is np.ones:
+        return "ones"
+    maker = language.array_maker(function)
+    return maker if maker in _PARAMETERS else None
+
+
+def _shape(scope: Scope, call: ast.Call, node: ast.expr) -> tuple[int, ...]:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    value = known_object(scope, node)
+    found = [_constant(scope, part) for part in parts] if not isinstance(value, tuple) else [*value]
+    sizes = [size for size in found if isinstance(size, int) and size > 0]
+    if not sizes or len(sizes) < len(found):
+        raise _refused(scope, call, f"`{as_written(call)}` makes an array in an iteration of a loop whose shape is no constant")
+    return tuple(sizes)
+
+
+def _constant(scope: Scope, node: ast.expr) -> object:
+    constant = constant_of(node)
+    return constant if constant is not None else known_object(scope, node)
+
+
+def _elements(scope: Scope, call: ast.Call, node: ast.expr) -> Sequence[ast.expr]:
+    if not isinstance(node, (ast.Tuple, ast.List)) or not node.elts or any(map(_is_several, node.elts)):
+        raise _refused(
+            scope,
+            call,
+            f"`{as_written(call)}` makes an array in an iteration of a loop of what is not written out",
+            "write its numbers: np.array((a, b, c)); for more dimensions np.empty((2, 2)), then t[0, 0] = ...",
+        )
+    if any(rank(scope, part) for part in node.elts):
+        raise _refused(scope, call, f"`{as_written(call)}` makes an array of arrays in an iteration of a loop")
+    return node.elts
+
+
+def _is_several(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Tuple, ast.List, ast.Starred))
+
+
+def _dtype(scope: Scope, call: ast.Call, node: ast.expr | None, values: Sequence[ast.expr]) -> np.dtype[np.generic]:
+    if node is not None:
+        bound = known(scope, node.value) if isinstance(node, ast.Attribute) and node.attr == "dtype" else None
+        of_array = bound.leaf.type.dtype if isinstance(bound, (LeafRef, ViewRef)) else None
+        value = node.value if isinstance(node, ast.Constant) else of_array or known_object(scope, node)
+        if isinstance(value, (str, type, np.dtype)) and np.dtype(value).name in SCALAR_DTYPES:
+            return np.dtype(value)
+        raise _refused(
+            scope, node, f"`{as_written(node)}` is no dtype of an array in a kernel", "write numpy.float32, float, int or bool"
+        )
+    if not values:
+        return np.dtype(np.float64)
+    dtypes = [element_type(scope, each) for each in values]
+    found = [dtype for dtype in dtypes if dtype is not None]
+    if len(found) < len(dtypes):
+        raise _refused(
+            scope,
+            call,
+            f"the dtype of `{as_written(call)}` is not known before types are inferred",
+            "give a dtype: np.array((a, b), dtype=np.float64)",
+        )
+    return np.result_type(*found)
+
+
+def _refused(scope: Scope, node: ast.expr, found: str, hint: str = "") -> KernelSyntaxError:
+    instead = "give it a small constant shape, or name it at kernel level, with a row for each iteration: "
+    return scope.error(found, node, hint or f"{instead}t = qgraph.empty((n, 3)), then t[i, 0] = ...")

@@ -1,0 +1,120 @@
+"""In which direction a loop over the elements of a part of an array may read other parts of that array, as they were before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from qgraph.frontend.inference.ranks import is_ellipsis, known, parts_of, rank
+from qgraph.frontend.names.bindings import Binding, LeafRef, Private, ViewRef
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.source import as_written
+
+
+class Directions:
+    """The directions of the loops over ``target``, one an axis."""
+
+    def __init__(self, scope: Scope, target: ast.expr, axes: int, may_share: Callable[[str, str], bool]) -> None:
+        self._scope = scope
+        self._shared = may_share
+        self._target = target
+        self._axes = axes
+
+    def backwards(self, operands: Iterable[ast.expr]) -> list[bool]:
+        """Which loops count down, so that no element of ``operands`` is read after it was stored.
+
+        Raises:
+            KernelSyntaxError: no order is known to do that.
+        """
+        wanted: dict[int, bool] = {}
+        for operand in operands:
+            if ast.unparse(operand) == ast.unparse(self._target) or not self._may_share(operand):
+                continue
+            shift = self._shift(operand)
+            if shift is not None and shift[1] == 0:
+                continue
+            if shift is None or wanted.setdefault(shift[0], shift[1] < 0) != (shift[1] < 0):
+                raise self._scope.error(
+                    f"`{as_written(operand)}` and `{as_written(self._target)}`, which is assigned, may be parts of one array "
+                    "that overlap",
+                    operand,
+                    "store the new values in another array first, or write a loop over the elements in an order that is right",
+                )
+        return [wanted.get(axis, False) for axis in range(self._axes)]
+
+    def _may_share(self, operand: ast.expr) -> bool:
+        first, second = (origin(self._scope, node) for node in (self._target, operand))
+        if first is None or second is None or " " in (first[-1], second[-1]):
+            return True
+        return self._shared(first, second)
+
+    def _shift(self, operand: ast.expr) -> tuple[int, int] | None:
+        """The first axis along which the operand lies at another place, and how many elements on; None where unknown."""
+        places = _place(self._scope, self._target), _place(self._scope, operand)
+        if places[0] is None or places[1] is None or places[0][0] != places[1][0]:
+            return None
+        first, second = ([*enumerate(place[1])] for place in places if place is not None)
+        sliced = [[(at, part) for at, part in parts if isinstance(part, ast.Slice)] for parts in (first, second)]
+        if [at for at, _ in sliced[0]] != [at for at, _ in sliced[1]]:
+            return None
+        result = (0, 0)
+        for axis, ((_, one), (_, other)) in enumerate(zip(*sliced, strict=True)):
+            moved = _moved(one, other)
+            if moved is None:
+                return None
+            if result[1] == 0 and moved:
+                result = axis, moved
+        return result
+
+
+def _moved(one: ast.Slice, other: ast.Slice) -> int | None:
+    """By how many of its elements a slice begins behind another one of the same step; None where that is not known."""
+    steps = [1 if part.step is None else constant_of(part.step) for part in (one, other)]
+    if steps[0] is None or steps[0] != steps[1] or steps[0] == 0:
+        return None
+    step = steps[0]
+    (base, first), (other_base, second) = (_start(part, step) for part in (one, other))
+    # Of constants, those below 0 count from the end.
+    if base != other_base or (not base and (first < 0) != (second < 0)):
+        return None
+    apart = second - first
+    # Elements between those of the other slice are none of them.
+    return apart // step if apart % step == 0 else 0
+
+
+def _start(part: ast.Slice, step: int) -> tuple[str, int]:
+    """Where a slice begins: so many elements behind what is written."""
+    match part.lower:
+        case None:
+            return "", 0 if step > 0 else -1
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int() as value)):
+            return ast.unparse(left), value if isinstance(op, ast.Add) else -value
+    constant = constant_of(part.lower)
+    return ("", constant) if constant is not None else (ast.unparse(part.lower), 0)
+
+
+def _place(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
+    """The name of the array that ``node`` is a part of, and an index for each of its dimensions; None for other parts."""
+    if isinstance(node, ast.Name):
+        return node.id, [ast.Slice()] * rank(scope, node)
+    if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+        return None
+    parts = parts_of(node)
+    missing = rank(scope, node.value) - sum(not is_ellipsis(part) for part in parts)
+    rest: list[ast.expr] = [ast.Slice()] * missing
+    at = next((k for k, part in enumerate(parts) if is_ellipsis(part)), None)
+    return node.value.id, [*parts, *rest] if at is None else [*parts[:at], *rest, *parts[at + 1 :]]
+
+
+def origin(scope: Scope, node: ast.expr) -> str | None:
+    """The name of the array argument or temporary that ``node`` is a part of; None where it may be any."""
+    while isinstance(node, (ast.Subscript, ast.Attribute)) and known(scope, node) is None:
+        node = node.value
+    bound: Binding | None = known(scope, node)
+    match bound:
+        case LeafRef() | ViewRef():
+            return bound.leaf.name
+        case Private():
+            return bound.origin or None
+    return None

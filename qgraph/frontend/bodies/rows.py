@@ -1,0 +1,368 @@
+"""Array expressions inside loop bodies: `y[i] = np.dot(a[i], x)`, `a[i, 1:] += x[:-1]` as calls of functions with the loops.
+
+Each is a function of the arrays, or parts of them, and the numbers in the expression, which every backend compiles like one
+that the user wrote. NumPy evaluates the right side of an assignment first: where parts of one array meet, the loop runs in the
+direction in which it reads no element that it has stored, or the statement is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.errors import ArgumentError
+from qgraph.frontend.bodies.array_expressions import indices_in, refuse_masks
+from qgraph.frontend.bodies.row_overlaps import Directions
+from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
+from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.ranks import (
+    is_new_axis,
+    known_object,
+    parts_of,
+    rank,
+    reduction,
+)
+from qgraph.frontend.inference.reduction_rules import PRODUCTS, operand, operands_of_reduction, summed
+from qgraph.frontend.names.bindings import Private
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import FAULTS, SLOTS, Fault
+from qgraph.operations import intrinsics
+from qgraph.source import as_written, copied, standing_for
+
+Noting = Callable[[Fault], tuple[ast.expr, ...]]
+Shared = Callable[[str, str], bool]
+
+_EXTREMES = {"min": np.minimum, "max": np.maximum}
+_PLACES = {"argmin": ast.Lt, "argmax": ast.Gt}
+_HINT = "the arrays of a statement have one shape; take a part of the longer one, or write a loop"
+
+
+@dataclass(frozen=True, slots=True)
+class RowFunction:
+    """A function to be compiled: its statements in ``scope``, and what it is given, by parameter, as the user wrote it."""
+
+    name: str
+    scope: Scope
+    arguments: dict[str, ast.expr]
+    statements: list[ast.stmt]
+
+
+def reducing_function(scope: Scope, node: ast.expr, noting: Noting) -> RowFunction:
+    """The function that computes ``node``, a reduction such as ``np.sum(a[i] * x)``.
+
+    Raises:
+        KernelSyntaxError: it takes what is no array expression, or options.
+    """
+    kind = reduction(scope, node)
+    if kind == "det":
+        raise scope.error(
+            f"`{as_written(node)}` is computed by a library, of whole arrays",
+            node,
+            "call it at kernel level: before or after the loop",
+        )
+    value = operand(scope, operands_of_reduction(scope, node, kind), kind, node)
+    return _Reduction(scope, node, noting, kind).function(value)
+
+
+def storing_function(
+    scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.expr, noting: Noting, may_share: Shared
+) -> RowFunction:
+    """The function that does ``node``, an assignment of arrays to ``target``, a part of one.
+
+    Raises:
+        KernelSyntaxError, KernelTypeError: the value does not fit, or parts of one array overlap in more than one way.
+    """
+    place = copied(target)
+    for child in ast.walk(place):
+        if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)) and child.ctx.__class__ is ast.Store:
+            child.ctx = ast.Load()
+    value = node.value
+    if isinstance(node, ast.AugAssign):
+        check_in_place(scope, node, place, value)
+        value = ast.copy_location(ast.BinOp(place, node.op, value), node)
+    return _Store(scope, node, noting).function(place, value, may_share)
+
+
+class _Rows(Elementwise):
+    """A function under construction."""
+
+    def __init__(self, scope: Scope, node: ast.AST, noting: Noting) -> None:
+        super().__init__(scope.inner({name: Private(name) for name in (FAULTS, SLOTS)}))
+        self._node = node
+        self._noting = noting
+        self._arguments: dict[str, ast.expr] = {}
+        self._parameters: dict[str, str] = {}
+        # By axis of the loops: the arrays that have it, and which axis of theirs it is.
+        self._axes: list[list[tuple[str, int]]] = []
+
+    def _parameter(self, node: ast.expr, wish: str, array: ArrayType | None) -> str:
+        """The parameter for ``node``, which is evaluated once, before the loops."""
+        text = ast.unparse(node)
+        repeated = not any(isinstance(child, ast.Call) for child in ast.walk(node))
+        if repeated and text in self._parameters:
+            return self._parameters[text]
+        name = f"{wish}{len(self._arguments)}"
+        self._arguments[name] = node
+        self._parameters[text] = name
+        self.scope.names[name] = Private(name, array)
+        return name
+
+    def _element(self, node: ast.expr) -> ast.expr:
+        ndim = rank(self.scope, node)
+        name = self._array(node)
+        variables = [_load(f"_i{axis}") for axis in range(len(self._axes) - ndim, len(self._axes))]
+        return at_place(standing_for(_item(name, variables), node), node)
+
+    def _array(self, node: ast.expr) -> str:
+        """The parameter for an array, whose lengths are those of the loops."""
+        ndim = rank(self.scope, node)
+        missing = len(self._axes) - ndim
+        if missing < 0:
+            raise self.scope.error(
+                f"`{as_written(node)}` has {ndim} dimensions, and the part that is assigned {len(self._axes)}",
+                node,
+                "leave dimensions out with an index, `u[0]`",
+            )
+        _refuse_selections(self.scope, node)
+        dtype = element_type(self.scope, node)
+        name = self._parameter(node, "_a", ArrayType("" if dtype is None else dtype.name, ndim, "A"))
+        for axis in range(ndim):
+            if (name, axis) not in self._axes[missing + axis]:
+                self._axes[missing + axis].append((name, axis))
+        return name
+
+    def _number(self, node: ast.expr) -> ast.expr:
+        if constant_of(node) is not None or isinstance(node, ast.Constant) or _is_known(self.scope, node):
+            return copied(node)
+        return at_place(_load(self._parameter(node, "_s", None)), node)
+
+    def _sample(self, value: ast.expr) -> ast.expr:
+        """An expression of the type of ``value`` that reads no element."""
+        result: ast.expr = _Sample(self.scope, self._arguments).visit(copied(value))
+        return result
+
+    # --- statements ---
+
+    def _lengths(self, *, exact: bool = True) -> list[ast.stmt]:
+        """The lengths of the loops, `_n0` and so on; where arrays differ, there is nothing to do, and a fault is noted."""
+        result: list[ast.stmt] = []
+        for at, arrays in enumerate(self._axes):
+            (first, axis), *others = arrays
+            length = _shape(first, axis)
+            for name, other in others:
+                if self._surely_same((first, axis), (name, other)):
+                    continue
+                texts = [as_written(self._arguments[each]).replace("%", "%%") for each in (first, name)]
+                along = f" along axis {at}" if len(self._axes) > 1 else ""
+                found = f"`{texts[1]}` and `{texts[0]}` have different lengths{along}"
+                fault = Fault(ArgumentError, self.scope.span(self._node), found, _HINT)
+                length = word(self.scope, intrinsics.same_length, length, _shape(name, other), *self._noting(fault))
+            result.append(_assign(f"_n{at}", length))
+        return result
+
+    def _surely_same(self, one: tuple[str, int], other: tuple[str, int]) -> bool:
+        first, second = (_extent(self.scope, self._arguments[name], axis) for name, axis in (one, other))
+        return first is not None and first == second
+
+    def _loops(self, body: list[ast.stmt], backwards: Sequence[bool] = ()) -> list[ast.stmt]:
+        for axis in reversed(range(len(self._axes))):
+            length = _load(f"_n{axis}")
+            bounds: list[ast.expr] = [length]
+            if backwards and backwards[axis]:
+                bounds = [ast.BinOp(length, ast.Sub(), ast.Constant(1)), ast.Constant(-1), ast.Constant(-1)]
+            body = [ast.For(ast.Name(f"_i{axis}", ast.Store()), word(self.scope, range, *bounds), body, [])]
+        return body
+
+    def _size(self) -> ast.expr:
+        size: ast.expr = _load("_n0")
+        for axis in range(1, len(self._axes)):
+            size = ast.BinOp(size, ast.Mult(), _load(f"_n{axis}"))
+        return size
+
+    def _made(self, name: str, statements: list[ast.stmt]) -> RowFunction:
+        return RowFunction(name, self.scope, self._arguments, [at_place(each, self._node) for each in statements])
+
+
+class _Reduction(_Rows):
+    """``np.sum(...)`` and its kin."""
+
+    def __init__(self, scope: Scope, node: ast.expr, noting: Noting, kind: str) -> None:
+        super().__init__(scope, node, noting)
+        self._kind = kind
+
+    def function(self, value: ast.expr) -> RowFunction:
+        """The function that combines the elements of ``value``."""
+        scope, kind = self.scope, self._kind
+        self._axes = [[] for _ in range(rank(scope, value, self._ranks))]
+        dtype = element_type(scope, value)
+        element = self.visit(value)
+        if kind in PRODUCTS and dtype == np.bool_:
+            kind = "any"
+        if kind in ("any", "all"):
+            statements = self._found(element, kind)
+        elif kind in _EXTREMES:
+            step = word(scope, _EXTREMES[kind], _load("_best"), element)
+            statements = [*self._first(element), *self._loops([_assign("_best", step)]), ast.Return(_load("_best"))]
+        elif kind in _PLACES:
+            statements = self._place(element, kind, dtype)
+        else:
+            statements = self._sum(element, kind, dtype)
+        return self._made(f"_row_{kind}", [*self._lengths(), *statements])
+
+    def _found(self, element: ast.expr, kind: str) -> list[ast.stmt]:
+        test = element if kind == "any" else ast.UnaryOp(ast.Not(), element)
+        leave = ast.If(test, [ast.Return(ast.Constant(kind == "any"))], [])
+        return [*self._loops([leave]), ast.Return(ast.Constant(kind != "any"))]
+
+    def _first(self, element: ast.expr) -> list[ast.stmt]:
+        """The first element as ``_best``; a fault where there is none."""
+        found = f"`{as_written(self._node)}` is of an array without elements".replace("%", "%%")
+        fault = Fault(ArgumentError, self.scope.span(self._node), found, "NumPy refuses this too")
+        some = word(self.scope, intrinsics.divisor, self._size(), *self._noting(fault))
+        empty = ast.Compare(some, [ast.Eq()], [ast.Constant(0)])
+        variables = {f"_i{axis}" for axis in range(len(self._axes))}
+        first: ast.expr = Zeros(variables).visit(copied(element))
+        nothing: ast.expr = ast.Constant(0) if self._kind in _PLACES else self._sample(element)
+        return [ast.If(empty, [ast.Return(nothing)], []), _assign("_best", first)]
+
+    def _place(self, element: ast.expr, kind: str, dtype: np.dtype[np.generic] | None) -> list[ast.stmt]:
+        """The first place of the extreme in C order; a nan counts as one."""
+        better: ast.expr = ast.Compare(_load("_value"), [_PLACES[kind]()], [_load("_best")])
+        if dtype is None or dtype.kind in "fc":
+            is_nan = ast.Compare(_load("_value"), [ast.NotEq()], [_load("_value")])
+            none_yet = ast.Compare(_load("_best"), [ast.Eq()], [_load("_best")])
+            better = ast.BoolOp(ast.Or(), [better, ast.BoolOp(ast.And(), [is_nan, none_yet])])
+        step = [
+            _assign("_value", element),
+            ast.If(better, [_assign("_best", _load("_value")), _assign("_place", _load("_at"))], []),
+            _assign("_at", ast.BinOp(_load("_at"), ast.Add(), ast.Constant(1))),
+        ]
+        start = [_assign("_place", ast.Constant(0)), _assign("_at", ast.Constant(0))]
+        return [*self._first(element), *start, *self._loops(step), ast.Return(_load("_place"))]
+
+    def _sum(self, element: ast.expr, kind: str, dtype: np.dtype[np.generic] | None) -> list[ast.stmt]:
+        is_half = dtype == np.float16
+        product = kind == "prod"
+
+        def wide(value: ast.expr) -> ast.expr:
+            """``value`` as it is summed up."""
+            if is_half:
+                return word(self.scope, np.float32, value)
+            if kind in PRODUCTS or kind == "norm":
+                return value
+            cast = summed(kind, dtype)
+            return word(self.scope, intrinsics.summed if cast is None else cast, value)
+
+        identity = intrinsics.empty_product if product else intrinsics.empty_sum
+        start: ast.expr = word(self.scope, identity, wide(self._sample(element)))
+        if not product:
+            # No sum is -0.0.
+            start = ast.BinOp(start, ast.Add(), ast.Constant(0))
+        step = ast.AugAssign(ast.Name("_total", ast.Store()), ast.Mult() if product else ast.Add(), wide(element))
+        result: ast.expr = _load("_total")
+        if kind == "mean":
+            result = ast.BinOp(result, ast.Div(), self._size())
+        elif kind == "norm":
+            result = word(self.scope, np.sqrt, result)
+        if is_half:
+            result = word(self.scope, np.float16, result)
+        return [_assign("_total", start), *self._loops([step]), ast.Return(result)]
+
+
+class _Store(_Rows):
+    """An assignment of arrays to a part of one."""
+
+    def function(self, target: ast.expr, value: ast.expr, may_share: Shared) -> RowFunction:
+        """The function that stores ``value`` in ``target``."""
+        scope = self.scope
+        self._axes = [[] for _ in range(rank(scope, target, self._ranks))]
+        # Texts that are the same have one parameter: the target's comes first, so that what is updated is read through it.
+        _refuse_selections(scope, target)
+        store = self._element(target)
+        of_value = array_operands(scope, value, self._ranks)
+        backwards = Directions(scope, target, len(self._axes), may_share).backwards(of_value)
+        computed = self.visit(value)
+        update = isinstance(self._node, ast.AugAssign) and isinstance(computed, ast.BinOp)
+        if update and element_type(scope, value) is None:
+            assert isinstance(computed, ast.BinOp)
+            computed = word(scope, intrinsics.in_place, computed, computed.left)
+        place = copied(store)
+        assert isinstance(place, ast.Subscript)
+        place.ctx = ast.Store()
+        return self._made("_row_store", [*self._lengths(), *self._loops([ast.Assign([place], computed)], backwards)])
+
+
+def _is_known(scope: Scope, node: ast.expr) -> bool:
+    """Whether ``node`` is a number at compile time."""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.operand, ast.Constant)
+    return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
+        known_object(scope, node), (int, float, complex, np.generic)
+    )
+
+
+def _refuse_selections(scope: Scope, node: ast.expr) -> None:
+    """Raise ``KernelSyntaxError`` for parts of arrays that a loop does not reach by an index and a slice of each dimension."""
+    refuse_masks(scope, node)
+    if any(is_new_axis(scope, part) for part in indices_in(scope, node)):
+        raise scope.error(
+            f"`{as_written(node)}` has a new dimension, which is not supported in a loop",
+            node,
+            "write a loop over the elements",
+        )
+
+
+def _extent(scope: Scope, node: ast.expr, axis: int) -> str | None:
+    """What tells the length of an axis of a part of an array from others; None where it may be anything."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=name) as base):
+            parts = parts_of(node)
+            if any(isinstance(part, ast.Constant) and part.value is ... for part in parts):
+                return None
+            parts += [ast.Slice()] * (rank(scope, base) - len(parts))
+            sliced = [(k, part) for k, part in enumerate(parts) if isinstance(part, ast.Slice)]
+            at, part = sliced[axis]
+            return f"{name} {at} {ast.unparse(part)}"
+        case ast.Name(id=name):
+            return f"{name} {axis} :"
+    return None
+
+
+class _Sample(ast.NodeTransformer):
+    """Elements become ones of their types."""
+
+    def __init__(self, scope: Scope, arrays: dict[str, ast.expr]) -> None:
+        self._scope, self._arrays = scope, arrays
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        name = node.value.id if isinstance(node.value, ast.Name) else ""
+        bound = self._scope.names.get(name) if name in self._arrays else None
+        if not isinstance(bound, Private) or bound.array is None:
+            return node
+        if not bound.array.dtype:
+            kind = ast.Attribute(ast.Attribute(_load(name), "dtype", ast.Load()), "type", ast.Load())
+            return ast.copy_location(ast.Call(kind, [ast.Constant(1)], []), node)
+        return ast.copy_location(word(self._scope, np.dtype(bound.array.dtype).type, ast.Constant(1)), node)
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _assign(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def _shape(name: str, axis: int) -> ast.expr:
+    return ast.Subscript(ast.Attribute(_load(name), "shape", ast.Load()), ast.Constant(axis), ast.Load())
+
+
+def _item(name: str, indices: Sequence[ast.expr]) -> ast.Subscript:
+    inside = indices[0] if len(indices) == 1 else ast.Tuple([*indices], ast.Load())
+    return ast.Subscript(_load(name), inside, ast.Load())

@@ -1,0 +1,123 @@
+"""Array expressions as expressions of their elements: what NumPy does with whole arrays, one element at a time."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from qgraph.errors import KernelTypeError
+from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.ranks import is_elementwise, known_object, new_array, operands_of, rank
+from qgraph.frontend.names.scope import Scope
+from qgraph.operations.table import operation
+from qgraph.source import as_written, copied
+
+# Functions of a number, and of how many decimals it keeps.
+_ROUNDING = (np.round, np.around)
+
+
+class Elementwise(ABC):
+    """Turns an array expression into one of elements; what an element of an array is, and a number, is another's to say."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        # The ranks of the statement's expressions, each found once.
+        self._ranks: dict[ast.expr, int] = {}
+
+    @abstractmethod
+    def _element(self, node: ast.expr) -> ast.expr:
+        """The element of an array, or of a part of one."""
+
+    @abstractmethod
+    def _number(self, node: ast.expr) -> ast.expr:
+        """A number, the same for all elements."""
+
+    def visit(self, node: ast.expr) -> ast.expr:
+        """``node`` for one element."""
+        if rank(self.scope, node, self._ranks) == 0:
+            return self._number(node)
+        match node:
+            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
+                # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
+                return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
+                negates = isinstance(op, ast.Invert) and element_type(self.scope, operand) == np.bool_
+                return at_place(ast.UnaryOp(ast.Not() if negates else op, self.visit(operand)), node)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return at_place(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
+            case ast.Call() if is_elementwise(self.scope, node.func):
+                return self._call(node)
+            case ast.Call() | ast.BinOp():
+                raise new_array(self.scope, node)
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return at_place(self._element(node), node)
+        raise self.scope.error(
+            f"`{as_written(node)}` is no elementwise expression",
+            node,
+            "use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
+        )
+
+    def _call(self, node: ast.Call) -> ast.expr:
+        function = known_object(self.scope, node.func)
+        if node.keywords:
+            raise self.scope.error(
+                f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
+                node,
+                "give NumPy's functions of numbers their operands alone, such as np.sqrt(x); or write a loop",
+            )
+        arguments = [self.visit(argument) for argument in node.args]
+        if function is np.where and len(arguments) == 3:
+            pairs = zip(arguments, node.args, strict=True)
+            return at_place(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
+        if function in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
+            raise self.scope.error(
+                f"the number of decimals, `{as_written(node.args[1])}`, is an array",
+                node.args[1],
+                "NumPy wants one number for all elements",
+            )
+        if len(arguments) not in operation(function).elementwise:
+            raise self.scope.error(f"`{as_written(node)}` has {len(arguments)} arguments", node, "see NumPy's manual")
+        return at_place(ast.Call(copied(node.func), arguments, []), node)
+
+    def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
+        """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
+        if given is node.args[0]:
+            return value
+        of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
+        converts = of_one is not None and of_both is not None and of_one.kind in "iu" and of_both.kind == "f"
+        return word(self.scope, float, value) if converts else value
+
+
+class Zeros(ast.NodeTransformer):
+    """The first iteration: each variable of the loop is 0."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """A name, or 0."""
+        return ast.copy_location(ast.Constant(0), node) if node.id in self._names else node
+
+
+def check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
+    """NumPy refuses an update whose result is of a wider kind than the array."""
+    of_target = element_type(scope, target)
+    result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
+    if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
+        raise KernelTypeError(
+            f"`{as_written(node)}` computes {result}, and `{as_written(target)}` is of type {of_target}",
+            scope.span(node),
+            hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
+        )
+
+
+def array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> list[ast.expr]:
+    """The parts of arrays in an expression; ``ranks`` as in ``rank``."""
+    if rank(scope, node, ranks) == 0:
+        return []
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return [node]
+    return [array for operand in operands_of(node) for array in array_operands(scope, operand, ranks)]

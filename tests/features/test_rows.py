@@ -1,0 +1,190 @@
+"""Rows and slices inside parallel loops, and arrays that an iteration makes for itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def numbers(*shape, dtype=np.float64, seed=0):
+    values = np.random.default_rng(seed + sum(shape)).integers(-9, 9, shape)
+    return (values if np.dtype(dtype).kind in "if" else values + 1j * values[::-1]).astype(dtype)
+
+
+def products(a, x, y, z):
+    n = a.shape[1]
+    for i in range(a.shape[0]):
+        y[i] = np.dot(a[i], x)
+        z[i, 0] = np.sum(a[i, : i % n])
+        z[i, 1] = a[i] @ x - np.vdot(x, a[i])
+        z[i, 2] = np.sum(a[i, 1:] * x[:-1] - a[i, :-1])
+        z[i, 3] = np.prod(a[i, ::2]) + np.count_nonzero(a[i])
+        if np.any(a[i] == x[0]) and not np.all(x == 0):
+            z[i, 0] += 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128])
+def test_products_and_sums(check, dtype):
+    of_sums = np.complex128 if dtype is np.complex128 else np.float64
+    wide = np.zeros((6, 14), dtype)
+    wide[:, ::2] = numbers(6, 7, dtype=dtype)
+
+    def arguments():
+        return wide[:, ::2], numbers(7, dtype=dtype), np.full(6, 77, dtype), np.full((6, 4), 77, of_sums)
+
+    check(products, arguments, tolerance=1e-5)
+
+
+def extremes(a, values, places):
+    for i in range(a.shape[0]):
+        row = a[i]
+        values[i, 0] = np.min(row)
+        values[i, 1] = np.max(-row * 2)
+        values[i, 2] = np.mean(row) + np.linalg.norm(row)
+        places[i, 0] = np.argmin(row)
+        places[i, 1] = row[1:].argmax()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int16])
+def test_extremes_and_their_places(check, dtype):
+    def arguments():
+        a = numbers(5, 6, dtype=dtype)
+        if dtype is np.float64:
+            a[1, 3] = a[2, 0] = a[2, 4] = np.nan
+        return a, np.full((5, 3), 77.0), np.full((5, 2), 77)
+
+    check(extremes, arguments)
+
+
+def whole(a, sums):
+    for i in range(sums.shape[0]):
+        sums[i] = np.sum(a[i:] * a[i]) + np.max(a[:, i])
+
+
+def test_parts_of_two_dimensions(check):
+    check(whole, lambda: (numbers(4, 4), np.full(4, 77.0)))
+
+
+def stores(a, b, x, n):
+    for i in range(a.shape[0]):
+        a[i] = b[i] * 2 - x
+        a[i, 1:] += x[:-1]
+        a[i, 2:] = a[i, :-2] + a[i, 1:-1]
+        a[i, :-1] -= a[i, 1:]
+        b[i, ::-1] = a[i]
+        w = b[i, n:]
+        w[1:] = w[:-1]
+        w *= x[n:]
+        if i % 2:
+            a[i, :] = np.where(a[i] > b[i], x[0], b[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_the_right_side_comes_first(check, dtype):
+    check(stores, lambda: (numbers(5, 6, dtype=dtype), numbers(5, 6, dtype=dtype, seed=1), numbers(6, dtype=dtype), 2))
+
+
+@qgraph.func
+def normalised(row, weight):
+    row[:] = row * weight
+    return np.sum(row)
+
+
+@qgraph.func
+def larger(row, x):
+    return normalised(row, 2) > np.dot(row, x)
+
+
+@qgraph.func
+def only_calls(row):
+    return normalised(row, 3)
+
+
+def of_funcs(a, x, y):
+    for i in range(a.shape[0]):
+        y[i] = only_calls(a[i, 1:])
+        if larger(a[i], x):
+            y[i] += 1
+
+
+def test_rows_are_passed_to_funcs(check):
+    check(of_funcs, lambda: (numbers(5, 4), numbers(4), np.full(5, 77.0)))
+
+
+def made(a, y):
+    for i in range(a.shape[0]):
+        t = np.zeros(4, dtype=np.float64)
+        t[1:] = a[i, :3]
+        m = np.empty((2, 2))
+        for j in range(2):
+            m[j] = t[j : j + 2]
+            step = np.array([a[i, j], 1.0, 2.0])
+            t[0] += np.dot(step, a[i, :3])
+        if i == 1:
+            t = np.full(4, 2.5)
+        k = np.ones(3, dtype=np.int32)
+        k[i % 3] += i
+        y[i] = np.sum(m) + np.max(t) + np.sum(k) * m[1, 0]
+
+
+def test_arrays_that_an_iteration_makes(check):
+    check(made, lambda: (numbers(5, 4), np.full(5, 77.0)))
+
+
+def mismatched(a, x, y, n):
+    for i in range(y.shape[0]):
+        if i < n:
+            y[i] = np.dot(a[i], x)
+    y[0] += 1
+
+
+def test_lengths_that_differ_are_told(rig):
+    kernel = rig.kernel(mismatched)
+    rig.compare(kernel, lambda: (numbers(3, 4), numbers(5), np.zeros(3), 0))
+    y = np.zeros(3)
+    with pytest.raises(qgraph.ArgumentError, match=r"`x` and `a\[i\]` have different lengths"):
+        rig.run(kernel, numbers(3, 4), numbers(5), y, 2)
+
+
+def emptied(a, y, n):
+    for i in range(y.shape[0]):
+        y[i] = np.sum(a[i, :n]) if n < 1 else np.max(a[i, n:])
+
+
+def test_no_elements(rig):
+    kernel = rig.kernel(emptied)
+    rig.compare(kernel, lambda: (numbers(3, 4), np.full(3, 77.0), 0))
+    with pytest.raises(qgraph.ArgumentError, match=r"`np.max\(a\[i, n:\]\)` is of an array without elements"):
+        rig.run(kernel, numbers(3, 4), np.zeros(3), 4)
+
+
+def complex_histogram(keys, z, bins, others):
+    for i in range(keys.shape[0]):
+        bins[keys[i]] += z[i]
+        others[keys[i], 1] -= z[i] * 2
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_colliding_updates_of_complex_numbers(rig, dtype):
+    n = rig.size(5_000)
+    keys = np.random.default_rng(0).integers(0, 3, n)
+    rig.check(complex_histogram, lambda: (keys, numbers(n, dtype=dtype), np.zeros(3, dtype), np.zeros((3, 2), dtype)))
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("function", [products, stores, made, extremes, of_funcs, complex_histogram])
+def test_ptx(function):
+    args = {
+        products: (numbers(3, 4), numbers(4), np.zeros(3), np.zeros((3, 4))),
+        stores: (numbers(3, 4), numbers(3, 4), numbers(4), 2),
+        made: (numbers(3, 4), np.zeros(3)),
+        extremes: (numbers(3, 4), np.zeros((3, 3)), np.zeros((3, 2), int)),
+        of_funcs: (numbers(3, 4), numbers(4), np.zeros(3)),
+        complex_histogram: (np.zeros(3, int), np.zeros(3, complex), np.zeros(3, complex), np.zeros((3, 2), complex)),
+    }[function]
+    text = str(qgraph.kernel(function, backend="cuda").ptx(*args, cc=(9, 0)))
+    assert ".entry" in text
+    # Two additions of halves an update.
+    assert text.count(".add.f64") >= 4 or function is not complex_histogram
