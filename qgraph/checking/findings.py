@@ -28,10 +28,10 @@ class Findings:
     loops: Sequence[Task]
     arrays: Sequence[tuple[str, str, ArrayView]]
 
-    def errors(self, check: Any, findings: Any) -> Iterator[QGraphError]:
+    def errors(self, check: Any) -> Iterator[QGraphError]:
         """An error for each finding, in the order in which they were made."""
         for number in range(int(check[shadow.FOUND])):
-            words = findings[number * shadow.FINDING_WORDS :][: shadow.FINDING_WORDS]
+            words = check[shadow.FIRST_FINDING + number * shadow.FINDING_WORDS :][: shadow.FINDING_WORDS]
             yield _Finding(self, [int(word) for word in words]).error()
 
     def element(self, address: int, site: Access) -> str:
@@ -154,4 +154,3 @@ class _Finding:
 
 def _uses(site: Access) -> str:
     return _WRITES.get(site.kind, "updates")
-

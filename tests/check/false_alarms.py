@@ -1,0 +1,108 @@
+"""Runs feature tests through ``kernel.check``: it must find nothing, and its run leaves what plain Python leaves.
+
+``python -m tests.check.false_alarms tests/features tests/examples``; with ``--programs N`` that many random programs instead.
+Not a test: it compiles each kernel once more, and takes an hour for all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from qgraph.checking import checker
+from qgraph.errors import OrderDependentWarning, QGraphError
+from qgraph.runtime.values.array_view import ArrayView
+from qgraph.runtime.values.results import assembler
+
+OUTCOMES: Counter[str] = Counter()
+ALARMS: list[str] = []
+
+
+def run_checked(kernel: Any, *args: Any, **keywords: Any) -> Any:
+    """Call ``kernel`` as the checker runs it: its results are in the arguments, and what it returns comes back."""
+    variant, values = kernel._describe_only(kernel._bind(args, keywords), "cpu", checks=True)
+    run = checker._Run(variant, values)
+    errors, raised = run.in_order()
+    for error in errors:
+        OUTCOMES[type(error).__name__] += 1
+        ALARMS.append(f"{kernel}: {error}")
+    if raised is not None and not errors:
+        raise raised
+    for value, copy in zip(values, run._values, strict=False):
+        if isinstance(value, ArrayView) and not value.readonly and value.host is not None:
+            value.host[...] = copy.host
+    returned = assembler(run.program.result)(run._numbers)
+    if not errors:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", OrderDependentWarning)
+            run.other_orders()
+        OUTCOMES["kernels"] += 1
+        for each in told:
+            OUTCOMES["orders"] += 1
+            ALARMS.append(f"{kernel}: {each.message}")
+    return returned
+
+
+class Hook:
+    """A plugin of pytest: what the rig runs is checked."""
+
+    def pytest_collection_finish(self) -> None:
+        """Take the place of a call."""
+        for rig in [vars(module)["Rig"] for module in list(sys.modules.values()) if "Rig" in getattr(module, "__dict__", {})]:
+            rig.run = lambda _rig, kernel, *args, **keywords: run_checked(kernel, *args, **keywords)
+
+
+class _Kernel:
+    """A kernel that is checked when it is called."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __call__(self, *args: Any) -> Any:
+        return run_checked(self._kernel, *args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+
+def _programs(count: int) -> None:
+    from tests.properties import running
+    from tests.properties.test_random_programs import drawn
+
+    original = running.qgraph.kernel
+    running.qgraph.kernel = lambda **options: lambda function: _Kernel(original(**options)(function))  # type: ignore[assignment]
+    runner = running.Runner("cpu")
+    for number, program in enumerate(drawn(count)):
+        known = len(ALARMS)
+        try:
+            runner(program)
+        except QGraphError as error:
+            OUTCOMES[f"refused ({type(error).__name__})"] += 1
+        except Exception as error:
+            ALARMS.append(f"program {number}: {type(error).__name__}: {error}")
+        if len(ALARMS) > known:
+            ALARMS.append(program.source)
+    runner.close()
+
+
+def main() -> int:
+    """Run it; prints what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=0)
+    options, rest = parser.parse_known_args()
+    if options.programs:
+        _programs(options.programs)
+    else:
+        pytest.main(["-q", "-p", "no:cacheprovider", *rest], plugins=[Hook()])
+    print(*ALARMS, sep="\n\n")
+    print(dict(OUTCOMES))
+    return 1 if ALARMS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
