@@ -42,9 +42,8 @@ def main() -> None:
         report = kernel.check(*args)
         seconds = time.process_time() - start
         runs = 1 + report.orders
-        print(
-            f"{report.kernel}: {report.accesses} accesses, {runs} runs, {seconds:.2f} s: {runs * report.accesses / seconds:.3g} a second"
-        )
+        each = runs * report.accesses / seconds
+        print(f"{report.kernel}: {report.accesses} accesses, {runs} runs, {seconds:.2f} s of one core: {each:.3g} a second")
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def _cache(options: argparse.Namespace) -> None:
     print(table({"folder": found.folder, "entries": usage.entries, "size": f"{usage.size / 2**20:.1f} MiB", "limit": limit}))
 
 
-# --- inspect and check ------------------------------------------------------------------------------------------------------------
+# --- inspect and check -------------------------------------------------------------------------------------------------
 
 
 def _inspect(options: argparse.Namespace) -> None:

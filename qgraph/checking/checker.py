@@ -39,7 +39,7 @@ class CheckReport:
     Attributes:
         kernel: its name.
         accesses: to elements of arrays, in the run in program order.
-        loops: parallel loops of the kernel, as written.
+        loops: parallel loops of the kernel, statements on arrays and fills of temporaries among them.
         orders: in how many other orders of iterations it ran, with the same answer.
         unchecked: what was run and not looked into, each with its line.
     """
@@ -125,7 +125,8 @@ class _Run:
         return tuple(f"`{text}` ({span})" for text, span in self._made.unchecked)
 
     def _launch(self) -> tuple[Any, ...] | None:
-        return self._executable.launch(Call((*self._values, self._check), self._host))
+        values: tuple[Any, ...] = (*self._values, self._check)
+        return self._executable.launch(Call(values, self._host))
 
     def in_order(self) -> tuple[tuple[QGraphError, ...], Exception | None]:
         """Run it as Python would; gives what was found, and what else was raised."""

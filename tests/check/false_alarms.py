@@ -83,7 +83,7 @@ def _programs(count: int) -> None:
             runner(program)
         except QGraphError as error:
             OUTCOMES[f"refused ({type(error).__name__})"] += 1
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is an alarm
             ALARMS.append(f"program {number}: {type(error).__name__}: {error}")
         if len(ALARMS) > known:
             ALARMS.append(program.source)

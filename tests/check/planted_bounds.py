@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 import qgraph
-
 from tests.check.planted_races import TABLE, Grid
 
 

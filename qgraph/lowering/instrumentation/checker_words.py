@@ -32,7 +32,7 @@ _GLOBALS: dict[str, object] = {
 class CheckerWords:
     """One function a kind of access and type; all instances share them, so that kernels of one meaning are compiled once."""
 
-    state = shadow.STATE
+    state: tuple[str, ...] = shadow.STATE
 
     def word(self, access: Access) -> object:
         """The function for an access."""

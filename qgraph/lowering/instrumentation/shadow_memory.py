@@ -3,10 +3,10 @@
 These functions are compiled, and never called as Python. All that they know is in one int64 array, ``check``:
 
 - the words below, and ``FINDING_WORDS`` for each finding, in the order in which they were made;
-- from ``FIRST_REGION`` on, ``REGION_WORDS`` for each region of memory: its first address, its end, the number of bits by which
-  an address is shifted for the number of its element, and where the shadow of the first element begins;
-- ``SHADOW_WORDS`` for each element: two writers, two readers and two atomics, each of different iterations of the loop that runs,
-  the groups of these atomics, and whether the element was never written. Two of each decide exactly whether an iteration
+- from ``FIRST_REGION`` on, ``REGION_WORDS`` for each region of memory: its first address, its end, by how many bits an
+  address is shifted for the number of its element, and where the shadow of the first element begins;
+- ``SHADOW_WORDS`` for each element: two writers, two readers and two atomics, each of different iterations of the loop that
+  runs, the groups of these atomics, and whether the element was never written. Two of each decide exactly whether an iteration
   conflicts with any other one. An entry is ``iteration << SITE_BITS | site``; iterations are numbered through the whole run, so
   that those of earlier loops are told by their numbers alone.
 """
@@ -22,7 +22,7 @@ from qgraph.lowering.codegen.task_codegen import own_function
 from qgraph.operations import intrinsics
 
 CHECK = "_check"
-STATE = (CHECK,)
+STATE: tuple[str, ...] = (CHECK,)
 
 # The words of ``check``: the iteration that runs, 0 outside of parallel loops; the first one of its loop, and the number of
 # that loop; the latest iteration; accesses so far; in which order iterations run; findings so far; how many regions there are,
