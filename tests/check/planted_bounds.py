@@ -71,6 +71,12 @@ def of_vectors(which, x, y, idx, n):
             while y[k] >= 0.0:  # fault 16
                 k += 1
             x[i] = k
+    if which == 17:
+        for i in range(idx.shape[0]):
+            x[idx[4]] += y[i]  # fault 17
+    if which == 18:
+        for i in range(idx.shape[0]):
+            y[i] = x[i] if i < 3 else x[idx[i]] if idx[i] > 6 else 0.0  # fault 18
 
 
 @qgraph.kernel
