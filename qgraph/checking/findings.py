@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,6 +142,7 @@ class _Finding:
         loop = self._loop
         assert loop is not None
         words = loop.span.text().removeprefix("for ").partition(" in ")[2]
+        words = re.sub(r"^(?:\w+\.)*parallel\((.*)\)$", r"\1", words)
         ways = "run the iterations in order with `qgraph.serial(...)`, or write to a second array"
         if does == touches == "writes":
             ways += "; to combine the values of all iterations, update the element (`+=`)"

@@ -1,13 +1,14 @@
 """Runs feature tests through ``kernel.check``: it must find nothing, and its run leaves what plain Python leaves.
 
 ``python -m tests.check.false_alarms tests/features tests/examples``, of which ``--every N`` takes one in so many; with
-``--programs N`` that many random programs instead. Not a test: it compiles each kernel once more, and takes an hour for all. Tests
-that look at what a kernel did besides (``stats``, ``last_launch``) fail: it is not called.
+``--programs N`` that many random programs instead. Not a test: it compiles each kernel once more, and takes an hour for all.
+Tests that look at what a kernel did besides (``stats``, ``last_launch``) fail: it is not called.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import warnings
 from collections import Counter
@@ -95,8 +96,10 @@ def _programs(count: int) -> None:
             OUTCOMES[f"refused ({type(error).__name__})"] += 1
         except Exception as error:  # noqa: BLE001 - whatever it is, it is an alarm
             ALARMS.append(f"program {number}: {type(error).__name__}: {error}")
+        OUTCOMES["programs"] += 1
         if len(ALARMS) > known:
             ALARMS.append(program.source)
+            print(*ALARMS[known:], sep="\n", flush=True)
     runner.close()
 
 
@@ -107,7 +110,8 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1)
     options, rest = parser.parse_known_args()
     if options.programs:
-        _programs(options.programs)
+        with contextlib.suppress(KeyboardInterrupt):
+            _programs(options.programs)
     else:
         pytest.main(["-q", "-p", "no:cacheprovider", *rest], plugins=[Hook(options.every)])
     print(*ALARMS, sep="\n\n")

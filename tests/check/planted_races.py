@@ -81,6 +81,14 @@ def of_vectors(which, x, y, idx, n):
     if which == 11:
         for i in range(idx.shape[0]):
             x[i] = 2.0 * total(x[idx[i] : idx[i] + 1])  # fault 11
+    if which == 12:
+        for i in range(idx.shape[0]):
+            if i == 0:
+                qgraph.atomic_add(n, 1, 1)
+            if i == 1:
+                qgraph.atomic_exch(n, 1, 5)  # fault 12
+            if i == 2:
+                n[idx[i + 1]] += 1  # also 12
 
 
 @qgraph.kernel

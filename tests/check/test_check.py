@@ -60,7 +60,8 @@ def right(x, y, idx, h, a, s):
 
 
 def arguments():
-    return np.arange(8.0), np.zeros(8), np.array([3, 1, 0, 1, 7]), np.zeros(8, np.int64), np.arange(12.0).reshape(4, 3), np.zeros(1)
+    idx = np.array([3, 1, 0, 1, 7])
+    return np.arange(8.0), np.zeros(8), idx, np.zeros(8, np.int64), np.arange(12.0).reshape(4, 3), np.zeros(1)
 
 
 def test_nothing_is_found_and_nothing_is_changed():

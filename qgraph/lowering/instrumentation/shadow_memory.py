@@ -5,10 +5,12 @@ These functions are compiled, and never called as Python. All that they know is 
 - the words below, and ``FINDING_WORDS`` for each finding, in the order in which they were made;
 - from ``FIRST_REGION`` on, ``REGION_WORDS`` for each region of memory: its first address, its end, by how many bits an
   address is shifted for the number of its element, and where the shadow of the first element begins;
-- ``SHADOW_WORDS`` for each element: two writers, two readers and two atomics, each of different iterations of the loop that
-  runs, the groups of these atomics, and whether the element was never written. Two of each decide exactly whether an iteration
-  conflicts with any other one. An entry is ``iteration << SITE_BITS | site``; iterations are numbered through the whole run, so
-  that those of earlier loops are told by their numbers alone.
+- ``SHADOW_WORDS`` for each element: in the loop that runs, the first access that writes it, the first that reads it, the first
+  atomic, the first one of another group, and these groups; and whether nobody has written it yet.
+
+Iterations run one after the other, so the first access decides: it is of another iteration if any access before this
+iteration was. An entry is ``iteration << SITE_BITS | site``; iterations are numbered through the whole run, so that those of
+earlier loops are told by their numbers alone.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ FACTOR, SHIFT = 9, 10
 AXES, MOST_AXES = 11, 8
 FIRST_FINDING = AXES + 3 * MOST_AXES
 REGION_WORDS = 4
-SHADOW_WORDS = 8
+SHADOW_WORDS = 6
+WRITER, READER, ATOMIC, OTHER, GROUPS, NOBODY = range(SHADOW_WORDS)
 SITE_BITS = 20
 # The words of a finding: what it is, the entry of the other access, that of this one, the address, the first iteration of the
 # loop, its number, three integers of its kind, and the axes.
@@ -115,32 +118,10 @@ def conflict(entry: Any, mine: Any, address: Any, check: Any) -> None:
         note(RACE, entry, mine, address, (0, 0, 0), check)
 
 
-def enter(at: Any, mine: Any, check: Any) -> None:
-    """Take note of an access in the first of two entries, or in the second where the first is of another iteration."""
-    first = check[at] >> SITE_BITS
-    if first < check[FIRST]:
-        check[at] = mine
-        check[at + 1] = 0
-    elif first != check[ITERATION] and check[at + 1] >> SITE_BITS < check[FIRST]:
-        check[at + 1] = mine
-
-
 def commute(known: Any, group: Any) -> Any:
     """Whether atomics of two groups are no race."""
     both = (known & AUTHORS) != 0 and (group & AUTHORS) != 0
     return both or known % AUTHORS == group % AUTHORS
-
-
-def enter_group(at: Any, mine: Any, group: Any, check: Any) -> None:
-    """As ``enter``, of atomics: the second differs from the first in iteration or in group."""
-    first, known = check[at] >> SITE_BITS, check[at + 2] & (2 * AUTHORS - 1)
-    if first < check[FIRST]:
-        check[at] = mine
-        check[at + 1] = 0
-        check[at + 2] = group
-    elif check[at + 1] >> SITE_BITS < check[FIRST] and (first != check[ITERATION] or known != group):
-        check[at + 1] = mine
-        check[at + 2] = known | group << SITE_BITS
 
 
 def read(address: Any, size: Any, site: Any, check: Any) -> None:
@@ -151,14 +132,13 @@ def read(address: Any, size: Any, site: Any, check: Any) -> None:
         return
     mine = check[ITERATION] << SITE_BITS | site
     for _ in range(max(1, size >> check[check[LAST] + 2])):
-        if check[at + 7] != 0:
+        if check[at + NOBODY] != 0:
             note(UNWRITTEN, 0, mine, address, (0, 0, 0), check)
         if check[ITERATION] > 0:
-            conflict(check[at], mine, address, check)
-            conflict(check[at + 1], mine, address, check)
-            conflict(check[at + 4], mine, address, check)
-            conflict(check[at + 5], mine, address, check)
-            enter(at + 2, mine, check)
+            conflict(check[at + WRITER], mine, address, check)
+            conflict(check[at + ATOMIC], mine, address, check)
+            if check[at + READER] >> SITE_BITS < check[FIRST]:
+                check[at + READER] = mine
         at += SHADOW_WORDS
 
 
@@ -170,16 +150,14 @@ def write(address: Any, size: Any, same: Any, site: Any, check: Any) -> None:
         return
     mine = check[ITERATION] << SITE_BITS | site
     for _ in range(max(1, size >> check[check[LAST] + 2])):
-        check[at + 7] = 0
+        check[at + NOBODY] = 0
         if check[ITERATION] > 0:
             if not same:
-                conflict(check[at], mine, address, check)
-                conflict(check[at + 1], mine, address, check)
-            conflict(check[at + 2], mine, address, check)
-            conflict(check[at + 3], mine, address, check)
-            conflict(check[at + 4], mine, address, check)
-            conflict(check[at + 5], mine, address, check)
-            enter(at, mine, check)
+                conflict(check[at + WRITER], mine, address, check)
+            conflict(check[at + READER], mine, address, check)
+            conflict(check[at + ATOMIC], mine, address, check)
+            if check[at + WRITER] >> SITE_BITS < check[FIRST]:
+                check[at + WRITER] = mine
         at += SHADOW_WORDS
 
 
@@ -191,15 +169,24 @@ def update(address: Any, size: Any, group: Any, site: Any, check: Any) -> None:
         return
     mine = check[ITERATION] << SITE_BITS | site
     for _ in range(max(1, size >> check[check[LAST] + 2])):
-        if check[at + 7] != 0:
+        if check[at + NOBODY] != 0:
             note(UNWRITTEN, 0, mine, address, (0, 0, 0), check)
         if check[ITERATION] > 0:
-            for other in range(4):
-                conflict(check[at + other], mine, address, check)
-            for other in range(2):
-                if not commute(check[at + 6] >> (SITE_BITS * other) & (2 * AUTHORS - 1), group):
-                    conflict(check[at + 4 + other], mine, address, check)
-            enter_group(at + 4, mine, group, check)
+            conflict(check[at + WRITER], mine, address, check)
+            conflict(check[at + READER], mine, address, check)
+            first, second = check[at + GROUPS] % (1 << SITE_BITS), check[at + GROUPS] >> SITE_BITS
+            if check[at + ATOMIC] >> SITE_BITS < check[FIRST]:
+                check[at + ATOMIC] = mine
+                check[at + OTHER] = 0
+                check[at + GROUPS] = group
+            else:
+                if not commute(first, group):
+                    conflict(check[at + ATOMIC], mine, address, check)
+                if not commute(second, group):
+                    conflict(check[at + OTHER], mine, address, check)
+                if first != group and check[at + OTHER] >> SITE_BITS < check[FIRST]:
+                    check[at + OTHER] = mine
+                    check[at + GROUPS] = first + (group << SITE_BITS)
         at += SHADOW_WORDS
 
 
@@ -208,7 +195,7 @@ def forget(address: Any, size: Any, check: Any) -> None:
     at = place(address, check)
     if at >= 0:
         for _ in range(max(1, size >> check[check[LAST] + 2])):
-            check[at + 7] = 0
+            check[at + NOBODY] = 0
             at += SHADOW_WORDS
 
 
@@ -246,9 +233,7 @@ OUTSIDE = SeparateFunction(_made(outside, note=NOTE))
 INSIDE = _made(inside, outside=OUTSIDE)
 PLACE = _made(place)
 _CONFLICT = _made(conflict, note=NOTE)
-_ENTER = _made(enter)
-_TOUCHED = {"note": NOTE, "place": PLACE, "conflict": _CONFLICT, "enter": _ENTER}
-_TOUCHED |= {"commute": _made(commute), "enter_group": _made(enter_group)}
+_TOUCHED = {"note": NOTE, "place": PLACE, "conflict": _CONFLICT, "commute": _made(commute)}
 READ = SeparateFunction(_made(read, **_TOUCHED))
 WRITE = SeparateFunction(_made(write, **_TOUCHED))
 UPDATE = SeparateFunction(_made(update, **_TOUCHED))
