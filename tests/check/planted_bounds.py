@@ -46,10 +46,10 @@ def of_vectors(which, x, y, idx, n):
             y[i] = at(x[2:5], i)
     if which == 9:
         for i in range(idx.shape[0]):
-            y[i] = w[idx[i] + 1]  # fault 9
+            y[i] = w[min(idx[i], 6)]  # fault 9
     if which == 10:
         for i in range(3):
-            y[i] = w[7]  # fault 10
+            y[i] = w[6]  # fault 10
     if which == 11:
         for i in range(idx.shape[0]):
             y[i] = back[2 * idx[i]]  # fault 11
