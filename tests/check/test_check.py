@@ -103,6 +103,22 @@ def test_sums_in_another_order_are_no_other_answer():
         assert summed.check(np.random.default_rng(1).standard_normal(1000) * 1e6, np.zeros(3)).orders == 3
 
 
+@qgraph.kernel
+def first_of_equal(x):
+    """Ties go as in program order."""
+    best, where = x[0], 0
+    for i in range(x.shape[0]):
+        if x[i] > best:
+            best, where = x[i], i
+    return best, where
+
+
+def test_ties_are_no_question_of_order():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert first_of_equal.check(np.array([0.0, 1.0, 0.0, 1.0, 1.0])).orders == 3
+
+
 def test_what_differs():
     assert differs(np.array([1, 2]), np.array([1, 3]))
     assert differs(np.array([1.0, 2.0]), np.array([1.0, 2.0 + 1e-6]))

@@ -9,7 +9,7 @@ from typing import Any
 
 from qgraph import language
 from qgraph.ir.functions import Function, TypedFunction
-from qgraph.ir.program import NUMBER, Axis, Program, Task, with_tasks
+from qgraph.ir.program import Axis, Program, Task, with_tasks
 from qgraph.lowering.codegen.generated_names import generated, place_at
 from qgraph.lowering.codegen.task_codegen import affine, product
 from qgraph.lowering.instrumentation import shadow_memory as shadow
@@ -222,6 +222,9 @@ def in_chosen_order(task: Task, number: int) -> Task:
         for position, axis in enumerate(task.axes)
     )
     lines = [f"_check_at = _check_begin({_linear(axes)}, {product(task.axes)}, {number}, {shadow.CHECK})"]
+    if any(reduction.at is not None for reduction in task.reductions):
+        # The body itself says which of equal values wins: it counts on its iterations to be in order, as they are in a chunk.
+        lines.append(f"_check_at = {_linear(axes)}")
     told = []
     for position, axis in enumerate(task.axes[: shadow.MOST_AXES]):
         for part, value in enumerate((axis.start, axis.step, axis.count)):
@@ -235,8 +238,6 @@ def in_chosen_order(task: Task, number: int) -> Task:
         lines.append(f"{axis.variable} = {affine(axis, at)}")
     if task.index_tuple:
         lines.append(f"{task.index_tuple} = ({', '.join(axis.variable for axis in task.axes)},)")
-    if any(reduction.at is not None for reduction in task.reductions):
-        lines.append(f"{NUMBER} = _check_at")
     head = _placed(generated(*lines), task)
     return replace(
         task,
