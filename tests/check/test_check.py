@@ -113,10 +113,27 @@ def first_of_equal(x):
     return best, where
 
 
-def test_ties_are_no_question_of_order():
+@qgraph.kernel
+def converged(x, r):
+    """The last places of a sum decide how often the loop runs."""
+    turns, rest = 0, 1.0
+    while rest > 1e-15:
+        rest = 0.0
+        for i in range(x.shape[0]):
+            rest += x[i]
+        rest = abs(rest)
+        for i in range(x.shape[0]):
+            r[i] = rest
+            x[i] = 0.5 * x[i]
+        turns += 1
+    return turns
+
+
+def test_reductions_are_no_question_of_order():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert first_of_equal.check(np.array([0.0, 1.0, 0.0, 1.0, 1.0])).orders == 3
+        assert converged.check(np.array([1.0, 1e-16, -1.0, 1e-16]), np.zeros(4)).orders == 3
 
 
 def test_what_differs():

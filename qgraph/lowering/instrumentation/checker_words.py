@@ -222,8 +222,9 @@ def in_chosen_order(task: Task, number: int) -> Task:
         for position, axis in enumerate(task.axes)
     )
     lines = [f"_check_at = _check_begin({_linear(axes)}, {product(task.axes)}, {number}, {shadow.CHECK})"]
-    if any(reduction.at is not None for reduction in task.reductions):
-        # The body itself says which of equal values wins: it counts on its iterations to be in order, as they are in a chunk.
+    if task.reductions:
+        # Any order is right, and sums of floats would differ. The body itself says which of equal values wins, and counts on
+        # its iterations to be in order, as they are in a chunk.
         lines.append(f"_check_at = {_linear(axes)}")
     told = []
     for position, axis in enumerate(task.axes[: shadow.MOST_AXES]):
