@@ -21,7 +21,6 @@ from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
 from qgraph.lowering.numbers.type_promotion import NumberError, join, plain
-from qgraph.operations import intrinsics
 from qgraph.source import Span
 
 
@@ -34,11 +33,7 @@ def scalar_types(program: Program, *, every: bool = False) -> dict[str, str]:
         KernelTypeError: a value is no number, or two of them have no common type; Numba cannot type a task.
     """
     noted = NotedTypes(program)
-    waiting = tasks = [
-        task
-        for task in program.tasks()
-        if every or any(_unknown(slot) for slot in assigned_slots(task))
-    ]
+    waiting = tasks = [task for task in program.tasks() if every or any(_unknown(slot) for slot in assigned_slots(task))]
     seen: dict[str, dict[str, Any]] = {}
     while waiting:
         for task in waiting:
