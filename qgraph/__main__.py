@@ -1,4 +1,4 @@
-"""``python -m qgraph info``, ``python -m qgraph inspect MODULE:KERNEL`` and ``python -m qgraph cache [clear]``."""
+"""``python -m qgraph info``, ``inspect MODULE:KERNEL``, ``check MODULE:KERNEL --args EXPR`` and ``cache [clear]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import qgraph
@@ -29,7 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"qgraph: {error}", file=sys.stderr)
         return USAGE_ERROR
     except QGraphError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        for each in error.findings or (error,):
+            print(f"{type(each).__name__}: {each}", file=sys.stderr)
+        for note in error.unchecked:
+            print(f"not checked: {note}", file=sys.stderr)
         return 1
     return 0
 
@@ -48,6 +51,15 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("--args", metavar="EXPR", help='example arguments, such as "np.zeros(8), 3"; np is NumPy')
     look.add_argument("--dot", action="store_true", help="with --args: print the graph in Graphviz' language instead")
     look.set_defaults(command=_inspect)
+    check = commands.add_parser("check", help="run a kernel on copies of example arguments: races, bounds, unwritten reads")
+    check.add_argument("kernel", metavar="MODULE:KERNEL", help="as for inspect")
+    check.add_argument(
+        "--args",
+        metavar="EXPR",
+        required=True,
+        help="example arguments as for inspect, or `*name()` for what a function of the module gives",
+    )
+    check.set_defaults(command=_check)
     cache = commands.add_parser("cache", help="compiled kernels on the disk: where, how many, how large; `cache clear`")
     cache.add_argument("action", nargs="?", choices=["clear"], help="remove them all")
     cache.set_defaults(command=_cache)
@@ -79,7 +91,7 @@ def _cache(options: argparse.Namespace) -> None:
     print(table({"folder": found.folder, "entries": usage.entries, "size": f"{usage.size / 2**20:.1f} MiB", "limit": limit}))
 
 
-# --- inspect ------------------------------------------------------------------------------------------------------------
+# --- inspect and check -------------------------------------------------------------------------------------------------
 
 
 def _inspect(options: argparse.Namespace) -> None:
@@ -97,6 +109,13 @@ def _inspect(options: argparse.Namespace) -> None:
     print(_describe(options.kernel, kernel))
     print()
     print(plan)
+
+
+def _check(options: argparse.Namespace) -> None:
+    kernel = _load(options.kernel)
+    module = sys.modules[options.kernel.partition(":")[0]]
+    args, keywords = _example_arguments(options.args, vars(module))
+    print(kernel.check(*args, **keywords))
 
 
 def _load(place: str) -> Any:
@@ -125,13 +144,13 @@ def _is_kernel(value: Any) -> bool:
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("plan", "reference"))
 
 
-def _example_arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The values of ``text``, written as between the parentheses of a call."""
+def _example_arguments(text: str, names: Mapping[str, Any] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The values of ``text``, written as between the parentheses of a call; ``names`` are those of the kernel's module."""
     import numpy
 
     try:
         # The user's own command line, on the user's own machine: it may say what Python may say.
-        collect = eval(f"lambda call: call({text})", {"np": numpy, "numpy": numpy, "qgraph": qgraph})
+        collect = eval(f"lambda call: call({text})", {"np": numpy, "numpy": numpy, "qgraph": qgraph, **(names or {})})
         result: tuple[tuple[Any, ...], dict[str, Any]] = collect(lambda *args, **keywords: (args, keywords))
     except QGraphError:
         raise

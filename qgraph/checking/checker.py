@@ -39,7 +39,7 @@ class CheckReport:
     Attributes:
         kernel: its name.
         accesses: to elements of arrays, in the run in program order.
-        loops: parallel loops of the kernel, as written.
+        loops: parallel loops of the kernel, statements on arrays and fills of temporaries among them.
         orders: in how many other orders of iterations it ran, with the same answer.
         unchecked: what was run and not looked into, each with its line.
     """
@@ -115,8 +115,7 @@ class _Run:
         self._executable = CpuExecutable(compile_checked(program, _with_state(ordered), variant.options))
         # What the memory held before the first run.
         self._held = [region.memory.copy() for region in self._regions]
-        self._check, self._shadow = _state(self._regions, len(temporaries))
-        self._findings = np.zeros(shadow.MOST_FINDINGS * shadow.FINDING_WORDS, np.int64)
+        self._check = _state(self._regions, len(temporaries))
         self._numbers: tuple[Any, ...] | None = None
         self.accesses = 0
 
@@ -126,8 +125,8 @@ class _Run:
         return tuple(f"`{text}` ({span})" for text, span in self._made.unchecked)
 
     def _launch(self) -> tuple[Any, ...] | None:
-        state = (self._check, self._shadow, self._findings)
-        return self._executable.launch(Call((*self._values, *state), self._host))
+        values: tuple[Any, ...] = (*self._values, self._check)
+        return self._executable.launch(Call(values, self._host))
 
     def in_order(self) -> tuple[tuple[QGraphError, ...], Exception | None]:
         """Run it as Python would; gives what was found, and what else was raised."""
@@ -138,7 +137,7 @@ class _Run:
             raised = error
         self.accesses = int(self._check[shadow.ACCESSES])
         findings = Findings(self._made.sites, self.loops, self._arrays())
-        return tuple(findings.errors(self._check, self._findings)), raised
+        return tuple(findings.errors(self._check)), raised
 
     def _arrays(self) -> list[tuple[str, str, ArrayView]]:
         leaves = zip(self.program.arrays_and_scalars, self._values, strict=True)
@@ -193,21 +192,23 @@ def _with_state(program: Program) -> Program:
     return replace(program, leaves=(*program.arrays_and_scalars, *state), temporaries=())
 
 
-def _state(regions: Sequence[Region], temporaries: int) -> tuple[np.ndarray, np.ndarray]:
-    """The words of ``check`` for these regions, the last ones temporaries that nobody has written yet; and their shadow."""
-    check = np.zeros(shadow.FIRST_REGION + shadow.REGION_WORDS * max(1, len(regions)), np.int64)
-    check[shadow.REGIONS], check[shadow.LAST] = len(regions), shadow.FIRST_REGION
-    size, fresh = 0, 0
+def _state(regions: Sequence[Region], temporaries: int) -> np.ndarray:
+    """``check`` for these regions, the last ones temporaries that nobody has written yet."""
+    size = shadow.FIRST_REGION + shadow.REGION_WORDS * max(1, len(regions))
+    rows, fresh = [], 0
     for number, region in enumerate(regions):
         if number == len(regions) - temporaries:
             fresh = size
-        at = shadow.FIRST_REGION + number * shadow.REGION_WORDS
-        check[at : at + 4] = region.address, region.address + region.memory.size, region.itemsize, size
-        size += -(-region.memory.size // region.itemsize) * shadow.SHADOW_WORDS
-    words = np.zeros(max(1, size), np.int64)
+        # The largest power of two that is a part of all distances between elements.
+        shift = (region.itemsize & -region.itemsize).bit_length() - 1
+        rows.append((region.address, region.address + region.memory.size, shift, size))
+        size += ((region.memory.size >> shift) + 1) * shadow.SHADOW_WORDS
+    check = np.zeros(size, np.int64)
+    check[shadow.REGIONS], check[shadow.LAST] = len(regions), shadow.FIRST_REGION
+    check[shadow.FIRST_REGION :][: 4 * len(rows)] = np.array(rows, np.int64).ravel()
     if temporaries:
-        words[fresh + shadow.SHADOW_WORDS - 1 :: shadow.SHADOW_WORDS] = 1
-    return check, words
+        check[fresh + shadow.SHADOW_WORDS - 1 :: shadow.SHADOW_WORDS] = 1
+    return check
 
 
 def _tells_the_host(program: Program) -> bool:

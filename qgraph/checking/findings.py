@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +29,10 @@ class Findings:
     loops: Sequence[Task]
     arrays: Sequence[tuple[str, str, ArrayView]]
 
-    def errors(self, check: Any, findings: Any) -> Iterator[QGraphError]:
+    def errors(self, check: Any) -> Iterator[QGraphError]:
         """An error for each finding, in the order in which they were made."""
         for number in range(int(check[shadow.FOUND])):
-            words = findings[number * shadow.FINDING_WORDS :][: shadow.FINDING_WORDS]
+            words = check[shadow.FIRST_FINDING + number * shadow.FINDING_WORDS :][: shadow.FINDING_WORDS]
             yield _Finding(self, [int(word) for word in words]).error()
 
     def element(self, address: int, site: Access) -> str:
@@ -141,6 +142,7 @@ class _Finding:
         loop = self._loop
         assert loop is not None
         words = loop.span.text().removeprefix("for ").partition(" in ")[2]
+        words = re.sub(r"^(?:\w+\.)*parallel\((.*)\)$", r"\1", words)
         ways = "run the iterations in order with `qgraph.serial(...)`, or write to a second array"
         if does == touches == "writes":
             ways += "; to combine the values of all iterations, update the element (`+=`)"

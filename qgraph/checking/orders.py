@@ -10,8 +10,8 @@ import numpy as np
 def differs(first: Any, second: Any) -> bool:
     """Whether two arrays, or numbers, differ by more than the order of sums explains.
 
-    Integers are compared exactly. Floats may be apart by the square root of their epsilon, times the largest finite magnitude in
-    both arrays: sums in another order are apart by epsilon for each operand, and cancellation leaves that of large parts.
+    Integers are compared exactly. Floats may be apart by the square root of their epsilon, times the largest finite magnitude
+    in both arrays: sums in another order are apart by epsilon for each operand, and cancellation leaves that of large parts.
     """
     one, other = np.asarray(first), np.asarray(second)
     if one.dtype.kind not in "fc":

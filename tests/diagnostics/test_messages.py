@@ -2178,6 +2178,58 @@ def option_unknown():
     return lambda: qgraph.kernel(fill, threads=3)
 
 
+# --- what kernel.check finds --------------------------------------------------------------------------------------------
+
+
+@bad(RACE)
+def check_race():
+    def kernel(x, w, order):
+        for i in range(order.shape[0]):
+            w[i] = x[order[i]]
+            x[i] = 2.0
+
+    return lambda: qgraph.kernel(kernel).check(floats(), floats(), np.array([4, 3, 2, 1, 0]))
+
+
+@bad(RACE)
+def check_race_of_one_line():
+    def kernel(grid, order):
+        part = grid[1:]
+        for i, j in qgraph.ndrange(order.shape[0], 2):
+            part[order[i], j] = i
+
+    return lambda: qgraph.kernel(kernel).check(np.zeros((4, 2)), np.array([2, 0, 2]))
+
+
+@bad(qgraph.BoundsError)
+def check_bounds():
+    def kernel(grid, order):
+        for i in range(order.shape[0]):
+            grid[i, order[i]] = 1.0
+
+    return lambda: qgraph.kernel(kernel).check(np.zeros((4, 2)), np.array([1, -3]))
+
+
+@bad(qgraph.BoundsError)
+def check_bounds_outside_of_loops():
+    def kernel(x, order):
+        x[order[0]] = 1.0
+
+    return lambda: qgraph.kernel(kernel).check(floats(0), ints())
+
+
+@bad(qgraph.UnwrittenError)
+def check_unwritten():
+    def kernel(x):
+        t = qgraph.empty_like(x)
+        for i in range(1, x.shape[0]):
+            t[i] = x[i]
+        for i in range(x.shape[0]):
+            x[i] = t[-1 - i]
+
+    return lambda: qgraph.kernel(kernel).check(floats())
+
+
 # --- words for the host -------------------------------------------------------------------------------------------------
 
 

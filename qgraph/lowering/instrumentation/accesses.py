@@ -27,7 +27,8 @@ class Access:
     - ``forget``: (array) for the array, which something gets that is not looked into.
     - ``reduce``: (array, index): one iteration has its part in reduction number ``reduction`` into that element.
 
-    ``axes``: how many indices there are, 0 where that does not show. ``array`` is the leaf that is accessed, empty where it is another name for one or a parameter.
+    ``axes``: how many indices there are, 0 where that does not show. ``array`` is the leaf that is accessed, empty where it is
+    another name for one or a parameter.
     """
 
     kind: Kind

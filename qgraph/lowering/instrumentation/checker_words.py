@@ -9,7 +9,7 @@ from typing import Any
 
 from qgraph import language
 from qgraph.ir.functions import Function, TypedFunction
-from qgraph.ir.program import NUMBER, Axis, Program, Task, with_tasks
+from qgraph.ir.program import Axis, Program, Task, with_tasks
 from qgraph.lowering.codegen.generated_names import generated, place_at
 from qgraph.lowering.codegen.task_codegen import affine, product
 from qgraph.lowering.instrumentation import shadow_memory as shadow
@@ -32,7 +32,7 @@ _GLOBALS: dict[str, object] = {
 class CheckerWords:
     """One function a kind of access and type; all instances share them, so that kernels of one meaning are compiled once."""
 
-    state = shadow.STATE
+    state: tuple[str, ...] = shadow.STATE
 
     def word(self, access: Access) -> object:
         """The function for an access."""
@@ -56,7 +56,7 @@ def _places(ndim: int, index: Any) -> list[str]:
     lines = []
     for axis in range(ndim):
         part = "index" if single else f"index[{axis}]"
-        lines.append(f"p{axis} = inside({part}, array.shape[{axis}], {axis}, site, _check, _findings)")
+        lines.append(f"p{axis} = inside({part}, array.shape[{axis}], {axis}, site, _check)")
     places = "".join(f"p{axis}, " for axis in range(ndim))
     return [*lines, f"at = ({places})"]
 
@@ -105,7 +105,7 @@ def _index(*_: Any) -> Function:
     return _INDEX
 
 
-_INDEX = _function("index", "index, extent", ["return inside(index, extent, 0, site, _check, _findings)"])
+_INDEX = _function("index", "index, extent", ["return inside(index, extent, 0, site, _check)"])
 
 
 def _every(array: Any, lines: list[str]) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def _whole(array: Any, *_: Any) -> Function:
 def _forget(array: Any, *_: Any) -> Function:
     if not isinstance(array, types.Array):
         return _array_of("forget", ("return array",))
-    touch = "forget(address_of(array, at), array.itemsize, _check, _shadow)"
+    touch = "forget(address_of(array, at), array.itemsize, _check)"
     return _array_of("forget", (*_every(array, [touch]), "return array"))
 
 
@@ -218,10 +218,14 @@ def in_chosen_order(task: Task, number: int) -> Task:
         outside = generated(f"{shadow.CHECK}[{shadow.ITERATION}] = 0")
         return replace(task, body=(*_placed(outside, task), *task.body))
     axes = tuple(
-        replace(axis, variable=f"_q{position}", start=ast.Constant(0), step=ast.Constant(1))
+        replace(axis, variable=f"_check_q{position}", start=ast.Constant(0), step=ast.Constant(1))
         for position, axis in enumerate(task.axes)
     )
-    lines = [f"_at = _begin({_linear(axes)}, {product(task.axes)}, {number}, {shadow.CHECK})"]
+    lines = [f"_check_at = _check_begin({_linear(axes)}, {product(task.axes)}, {number}, {shadow.CHECK})"]
+    if task.reductions:
+        # Any order is right, and sums of floats would differ. The body itself says which of equal values wins, and counts on
+        # its iterations to be in order, as they are in a chunk.
+        lines.append(f"_check_at = {_linear(axes)}")
     told = []
     for position, axis in enumerate(task.axes[: shadow.MOST_AXES]):
         for part, value in enumerate((axis.start, axis.step, axis.count)):
@@ -229,17 +233,20 @@ def in_chosen_order(task: Task, number: int) -> Task:
     lines += [f"if {' and '.join(f'{axis.variable} == 0' for axis in axes)}:", *told]
     for position, axis in enumerate(task.axes):
         inner = task.axes[position + 1 :]
-        at = f"_at // ({product(inner)})" if inner else "_at"
+        at = f"_check_at // ({product(inner)})" if inner else "_check_at"
         if position:
             at = f"({at}) % ({ast.unparse(axis.count)})"
         lines.append(f"{axis.variable} = {affine(axis, at)}")
     if task.index_tuple:
         lines.append(f"{task.index_tuple} = ({', '.join(axis.variable for axis in task.axes)},)")
-    if any(reduction.at is not None for reduction in task.reductions):
-        lines.append(f"{NUMBER} = _at")
     head = _placed(generated(*lines), task)
     return replace(
-        task, axes=axes, index_tuple="", body=(*head, *task.body), names={**task.names, "_begin": shadow.BEGIN}, inner_length=""
+        task,
+        axes=axes,
+        index_tuple="",
+        body=(*head, *task.body),
+        names={**task.names, "_check_begin": shadow.BEGIN},
+        inner_length="",
     )
 
 

@@ -197,11 +197,11 @@ class _Body(ast.NodeTransformer):
 
     # --- words ----------------------------------------------------------------------------------------------------------
 
-    def call(self, kind: Any, node: ast.expr, *arguments: ast.expr, **more: Any) -> ast.expr | None:
-        """The call of the word for an access, which is written as ``node``; None where there is no word."""
+    def call(self, kind: Any, node: ast.expr, *arguments: ast.expr, text: str = "", **more: Any) -> ast.expr | None:
+        """The call of the word for an access, which is written as ``node``, or ``text``; None where there is no word."""
         whole = self._whole
         span = Span.of(node, self._file)
-        text = span.text() or as_written(node)
+        text = text or span.text() or as_written(node)
         array = getattr(node, "value", None)
         leaf = array.id if isinstance(array, ast.Name) else ""
         axes = self.kinds.taken(node.slice) or 0 if isinstance(node, ast.Subscript) and kind != "index" else 0
@@ -212,7 +212,7 @@ class _Body(ast.NodeTransformer):
         whole.sites.append(access)
         state = [ast.Name(name, ast.Load()) for name in whole.words.state]
         call = ast.Call(
-            ast.Name(self._global(word, f"_{kind}"), ast.Load()), [*arguments, ast.Constant(access.site), *state], []
+            ast.Name(self._global(word, f"_watched_{kind}"), ast.Load()), [*arguments, ast.Constant(access.site), *state], []
         )
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
@@ -224,7 +224,7 @@ class _Body(ast.NodeTransformer):
 
     def _temporary(self, value: ast.expr, node: ast.AST) -> tuple[str, ast.stmt]:
         self._temporaries += 1
-        name = f"_w{self._temporaries}"
+        name = f"_watched_{self._temporaries}"
         self.kinds.names[name] = self.kinds.of(value)
         return name, ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node)
 
@@ -292,7 +292,7 @@ class _Body(ast.NodeTransformer):
         if isinstance(function, Function):
             assert isinstance(node.func, ast.Name)
             made, _ = self._whole.function(function, tuple(map(self.kinds.of, node.args)))
-            name = self._global(made, f"_{node.func.id}")
+            name = self._global(made, f"_watched_{node.func.id}")
             state = [ast.copy_location(ast.Name(each, ast.Load()), node) for each in self._whole.words.state]
             node.args = [*map(self.visit, node.args), *state]
             node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
@@ -302,8 +302,9 @@ class _Body(ast.NodeTransformer):
     def _atomic(self, node: ast.Call, function: Any) -> ast.expr:
         generated = isinstance(node.func, ast.Name) and node.func.id == f"_{function.__name__}"
         place = ast.copy_location(ast.Subscript(copied(node.args[0]), copied(node.args[1]), ast.Load()), node)
+        text = as_written(node) if generated else ""
         node.args = list(map(self.visit, node.args))
-        return self.call("atomic", place, *node.args, operation=function, generated=generated) or node
+        return self.call("atomic", place, *node.args, text=text, operation=function, generated=generated) or node
 
     def _foreign(self, node: ast.Call, function: object) -> ast.expr:
         """A function of NumPy's, of Python's, of Numba's: arrays that it gets are read, or nobody knows."""

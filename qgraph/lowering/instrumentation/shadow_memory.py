@@ -1,14 +1,16 @@
 """What a checked kernel runs at each access: bounds, and who touched an element before, in shadow memory.
 
-These functions are compiled, and never called as Python. ``check``, ``shadow`` and ``findings`` are int64 arrays:
+These functions are compiled, and never called as Python. All that they know is in one int64 array, ``check``:
 
-- ``check``: the words below, then ``REGION_WORDS`` for each region of memory: its first address, its end, the bytes of an
-  element, and where the shadow of its first element begins.
-- ``shadow``: ``SHADOW_WORDS`` for each element: two writers, two readers and two atomics, each of different iterations of the
-  loop that runs, the groups of these atomics, and whether the element was never written. Two of each decide exactly whether an
-  iteration conflicts with any other one. An entry is ``iteration << SITE_BITS | site``; iterations are numbered through the
-  whole run, so that those of earlier loops are told by their numbers alone.
-- ``findings``: ``FINDING_WORDS`` for each, in the order in which they were made.
+- the words below, and ``FINDING_WORDS`` for each finding, in the order in which they were made;
+- from ``FIRST_REGION`` on, ``REGION_WORDS`` for each region of memory: its first address, its end, by how many bits an
+  address is shifted for the number of its element, and where the shadow of the first element begins;
+- ``SHADOW_WORDS`` for each element: in the loop that runs, the first access that writes it, the first that reads it, the first
+  atomic, the first one of another group, and these groups; and whether nobody has written it yet.
+
+Iterations run one after the other, so the first access decides: it is of another iteration if any access before this
+iteration was. An entry is ``iteration << SITE_BITS | site``; iterations are numbered through the whole run, so that those of
+earlier loops are told by their numbers alone.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from qgraph.ir.functions import Function, SeparateFunction
 from qgraph.lowering.codegen.task_codegen import own_function
 from qgraph.operations import intrinsics
 
-CHECK, SHADOW, FINDINGS = STATE = ("_check", "_shadow", "_findings")
+CHECK = "_check"
+STATE: tuple[str, ...] = (CHECK,)
 
 # The words of ``check``: the iteration that runs, 0 outside of parallel loops; the first one of its loop, and the number of
 # that loop; the latest iteration; accesses so far; in which order iterations run; findings so far; how many regions there are,
@@ -31,15 +34,17 @@ ITERATION, FIRST, LOOP, LATEST, ACCESSES, ORDER, FOUND, REGIONS, LAST = range(9)
 FACTOR, SHIFT = 9, 10
 # Start, step and count of each axis of the loop.
 AXES, MOST_AXES = 11, 8
-FIRST_REGION = AXES + 3 * MOST_AXES
+FIRST_FINDING = AXES + 3 * MOST_AXES
 REGION_WORDS = 4
-SHADOW_WORDS = 8
+SHADOW_WORDS = 6
+WRITER, READER, ATOMIC, OTHER, GROUPS, NOBODY = range(SHADOW_WORDS)
 SITE_BITS = 20
 # The words of a finding: what it is, the entry of the other access, that of this one, the address, the first iteration of the
 # loop, its number, three integers of its kind, and the axes.
 FINDING_AXES = 9
 FINDING_WORDS = FINDING_AXES + 3 * MOST_AXES
 MOST_FINDINGS = 256
+FIRST_REGION = FIRST_FINDING + MOST_FINDINGS * FINDING_WORDS
 RACE, BOUNDS, UNWRITTEN = 1, 2, 3
 IN_ORDER, REVERSED, PERMUTED = 0, 1, 2
 # Groups of atomics: those that an author wrote have this bit, and are no race among themselves.
@@ -48,45 +53,45 @@ AUTHORS = 1 << 16
 _WORDS = {name: value for name, value in vars().items() if name.isupper() and isinstance(value, int)}
 
 
-def note(kind: Any, other: Any, mine: Any, address: Any, more: Any, check: Any, findings: Any) -> None:
+def note(kind: Any, other: Any, mine: Any, address: Any, more: Any, check: Any) -> None:
     """Keep a finding, unless one of its kind is known at these two sites."""
     sites = (1 << SITE_BITS) - 1
     known = False
     for number in range(check[FOUND]):
-        at = number * FINDING_WORDS
-        first, second = findings[at + 1] & sites, findings[at + 2] & sites
+        at = FIRST_FINDING + number * FINDING_WORDS
+        first, second = check[at + 1] & sites, check[at + 2] & sites
         same = (first == other & sites and second == mine & sites) or (first == mine & sites and second == other & sites)
-        if findings[at] == kind and same:
+        if check[at] == kind and same:
             known = True
     if not known and check[FOUND] < MOST_FINDINGS:
-        at = check[FOUND] * FINDING_WORDS
+        at = FIRST_FINDING + check[FOUND] * FINDING_WORDS
         check[FOUND] += 1
-        findings[at] = kind
-        findings[at + 1] = other
-        findings[at + 2] = mine
-        findings[at + 3] = address
-        findings[at + 4] = check[FIRST]
-        findings[at + 5] = check[LOOP] if check[ITERATION] > 0 else -1
-        findings[at + 6] = more[0]
-        findings[at + 7] = more[1]
-        findings[at + 8] = more[2]
+        check[at] = kind
+        check[at + 1] = other
+        check[at + 2] = mine
+        check[at + 3] = address
+        check[at + 4] = check[FIRST]
+        check[at + 5] = check[LOOP] if check[ITERATION] > 0 else -1
+        check[at + 6] = more[0]
+        check[at + 7] = more[1]
+        check[at + 8] = more[2]
         for axis in range(3 * MOST_AXES):
-            findings[at + FINDING_AXES + axis] = check[AXES + axis]
+            check[at + FINDING_AXES + axis] = check[AXES + axis]
 
 
-def outside(index: Any, extent: Any, axis: Any, site: Any, check: Any, findings: Any) -> None:
+def outside(index: Any, extent: Any, axis: Any, site: Any, check: Any) -> None:
     """An index is out of bounds: the run ends here, as in Python."""
-    note(BOUNDS, 0, check[ITERATION] << SITE_BITS | site, 0, (axis, index, extent), check, findings)
+    note(BOUNDS, 0, check[ITERATION] << SITE_BITS | site, 0, (axis, index, extent), check)
     raise IndexError("an index is out of bounds")
 
 
-def inside(index: Any, extent: Any, axis: Any, site: Any, check: Any, findings: Any) -> Any:
+def inside(index: Any, extent: Any, axis: Any, site: Any, check: Any) -> Any:
     """``index`` counted from the start of an axis; negative ones count from its end."""
     place = int(index)
     if place < 0:
         place += extent
     if place < 0 or place >= extent:
-        outside(int(index), extent, axis, site, check, findings)
+        outside(int(index), extent, axis, site, check)
     return place
 
 
@@ -103,24 +108,14 @@ def place(address: Any, check: Any) -> Any:
             return -1
         check[LAST] = found
         region = found
-    return check[region + 3] + (address - check[region]) // check[region + 2] * SHADOW_WORDS
+    return check[region + 3] + ((address - check[region]) >> check[region + 2]) * SHADOW_WORDS
 
 
-def conflict(entry: Any, mine: Any, address: Any, check: Any, findings: Any) -> None:
+def conflict(entry: Any, mine: Any, address: Any, check: Any) -> None:
     """Keep a race with the access ``entry``, if that is of another iteration of this loop."""
     iteration = entry >> SITE_BITS
     if iteration >= check[FIRST] and iteration != check[ITERATION]:
-        note(RACE, entry, mine, address, (0, 0, 0), check, findings)
-
-
-def enter(at: Any, mine: Any, check: Any, shadow: Any) -> None:
-    """Take note of an access in the first of two entries, or in the second where the first is of another iteration."""
-    first = shadow[at] >> SITE_BITS
-    if first < check[FIRST]:
-        shadow[at] = mine
-        shadow[at + 1] = 0
-    elif first != check[ITERATION] and shadow[at + 1] >> SITE_BITS < check[FIRST]:
-        shadow[at + 1] = mine
+        note(RACE, entry, mine, address, (0, 0, 0), check)
 
 
 def commute(known: Any, group: Any) -> Any:
@@ -129,84 +124,78 @@ def commute(known: Any, group: Any) -> Any:
     return both or known % AUTHORS == group % AUTHORS
 
 
-def enter_group(at: Any, mine: Any, group: Any, check: Any, shadow: Any) -> None:
-    """As ``enter``, of atomics: the second differs from the first in iteration or in group."""
-    first, known = shadow[at] >> SITE_BITS, shadow[at + 2] & (2 * AUTHORS - 1)
-    if first < check[FIRST]:
-        shadow[at] = mine
-        shadow[at + 1] = 0
-        shadow[at + 2] = group
-    elif shadow[at + 1] >> SITE_BITS < check[FIRST] and (first != check[ITERATION] or known != group):
-        shadow[at + 1] = mine
-        shadow[at + 2] = known | group << SITE_BITS
-
-
-def read(address: Any, size: Any, site: Any, check: Any, shadow: Any, findings: Any) -> None:
+def read(address: Any, size: Any, site: Any, check: Any) -> None:
     """An element is read."""
     check[ACCESSES] += 1
     at = place(address, check)
     if at < 0 or check[ORDER] != IN_ORDER:
         return
     mine = check[ITERATION] << SITE_BITS | site
-    for _ in range(max(1, size // check[check[LAST] + 2])):
-        if shadow[at + 7] != 0:
-            note(UNWRITTEN, 0, mine, address, (0, 0, 0), check, findings)
+    for _ in range(max(1, size >> check[check[LAST] + 2])):
+        if check[at + NOBODY] != 0:
+            note(UNWRITTEN, 0, mine, address, (0, 0, 0), check)
         if check[ITERATION] > 0:
-            conflict(shadow[at], mine, address, check, findings)
-            conflict(shadow[at + 1], mine, address, check, findings)
-            conflict(shadow[at + 4], mine, address, check, findings)
-            conflict(shadow[at + 5], mine, address, check, findings)
-            enter(at + 2, mine, check, shadow)
+            conflict(check[at + WRITER], mine, address, check)
+            conflict(check[at + ATOMIC], mine, address, check)
+            if check[at + READER] >> SITE_BITS < check[FIRST]:
+                check[at + READER] = mine
         at += SHADOW_WORDS
 
 
-def write(address: Any, size: Any, same: Any, site: Any, check: Any, shadow: Any, findings: Any) -> None:
+def write(address: Any, size: Any, same: Any, site: Any, check: Any) -> None:
     """An element was written; ``same``: with the bits that it had."""
     check[ACCESSES] += 1
     at = place(address, check)
     if at < 0 or check[ORDER] != IN_ORDER:
         return
     mine = check[ITERATION] << SITE_BITS | site
-    for _ in range(max(1, size // check[check[LAST] + 2])):
-        shadow[at + 7] = 0
+    for _ in range(max(1, size >> check[check[LAST] + 2])):
+        check[at + NOBODY] = 0
         if check[ITERATION] > 0:
             if not same:
-                conflict(shadow[at], mine, address, check, findings)
-                conflict(shadow[at + 1], mine, address, check, findings)
-            conflict(shadow[at + 2], mine, address, check, findings)
-            conflict(shadow[at + 3], mine, address, check, findings)
-            conflict(shadow[at + 4], mine, address, check, findings)
-            conflict(shadow[at + 5], mine, address, check, findings)
-            enter(at, mine, check, shadow)
+                conflict(check[at + WRITER], mine, address, check)
+            conflict(check[at + READER], mine, address, check)
+            conflict(check[at + ATOMIC], mine, address, check)
+            if check[at + WRITER] >> SITE_BITS < check[FIRST]:
+                check[at + WRITER] = mine
         at += SHADOW_WORDS
 
 
-def update(address: Any, size: Any, group: Any, site: Any, check: Any, shadow: Any, findings: Any) -> None:
+def update(address: Any, size: Any, group: Any, site: Any, check: Any) -> None:
     """An atomic, or a part of a reduction: those of one group are in any order."""
     check[ACCESSES] += 1
     at = place(address, check)
     if at < 0 or check[ORDER] != IN_ORDER:
         return
     mine = check[ITERATION] << SITE_BITS | site
-    for _ in range(max(1, size // check[check[LAST] + 2])):
-        if shadow[at + 7] != 0:
-            note(UNWRITTEN, 0, mine, address, (0, 0, 0), check, findings)
+    for _ in range(max(1, size >> check[check[LAST] + 2])):
+        if check[at + NOBODY] != 0:
+            note(UNWRITTEN, 0, mine, address, (0, 0, 0), check)
         if check[ITERATION] > 0:
-            for other in range(4):
-                conflict(shadow[at + other], mine, address, check, findings)
-            for other in range(2):
-                if not commute(shadow[at + 6] >> (SITE_BITS * other) & (2 * AUTHORS - 1), group):
-                    conflict(shadow[at + 4 + other], mine, address, check, findings)
-            enter_group(at + 4, mine, group, check, shadow)
+            conflict(check[at + WRITER], mine, address, check)
+            conflict(check[at + READER], mine, address, check)
+            first, second = check[at + GROUPS] % (1 << SITE_BITS), check[at + GROUPS] >> SITE_BITS
+            if check[at + ATOMIC] >> SITE_BITS < check[FIRST]:
+                check[at + ATOMIC] = mine
+                check[at + OTHER] = 0
+                check[at + GROUPS] = group
+            else:
+                if not commute(first, group):
+                    conflict(check[at + ATOMIC], mine, address, check)
+                if not commute(second, group):
+                    conflict(check[at + OTHER], mine, address, check)
+                if first != group and check[at + OTHER] >> SITE_BITS < check[FIRST]:
+                    check[at + OTHER] = mine
+                    check[at + GROUPS] = first + (group << SITE_BITS)
         at += SHADOW_WORDS
 
 
-def forget(address: Any, size: Any, check: Any, shadow: Any) -> None:
+def forget(address: Any, size: Any, check: Any) -> None:
     """Somebody may have written an element."""
     at = place(address, check)
     if at >= 0:
-        for _ in range(max(1, size // check[check[LAST] + 2])):
-            shadow[at + 7] = 0
+        for _ in range(max(1, size >> check[check[LAST] + 2])):
+            check[at + NOBODY] = 0
             at += SHADOW_WORDS
 
 
@@ -244,9 +233,7 @@ OUTSIDE = SeparateFunction(_made(outside, note=NOTE))
 INSIDE = _made(inside, outside=OUTSIDE)
 PLACE = _made(place)
 _CONFLICT = _made(conflict, note=NOTE)
-_ENTER = _made(enter)
-_TOUCHED = {"note": NOTE, "place": PLACE, "conflict": _CONFLICT, "enter": _ENTER}
-_TOUCHED |= {"commute": _made(commute), "enter_group": _made(enter_group)}
+_TOUCHED = {"note": NOTE, "place": PLACE, "conflict": _CONFLICT, "commute": _made(commute)}
 READ = SeparateFunction(_made(read, **_TOUCHED))
 WRITE = SeparateFunction(_made(write, **_TOUCHED))
 UPDATE = SeparateFunction(_made(update, **_TOUCHED))
