@@ -18,6 +18,7 @@ from qgraph.ir.program import HOST, Program, Task, node_statements
 from qgraph.lowering.compile import compile_checked
 from qgraph.lowering.instrumentation import shadow_memory as shadow
 from qgraph.lowering.instrumentation.checker_words import CheckerWords, with_chosen_order
+from qgraph.lowering.instrumentation.early_exits import with_keys
 from qgraph.lowering.instrumentation.rewrite import instrument
 from qgraph.runtime.arguments.host_copies import Region, copied_to_host, region_of
 from qgraph.runtime.executors.cpu import CpuExecutable
@@ -107,6 +108,7 @@ class _Run:
         refuse_cuda_only(program, "cpu")
         made = instrument(program, CheckerWords())
         ordered, self.loops = with_chosen_order(made.program)
+        ordered = with_keys(ordered)
         self._host = HostValues(ordered).of(given)
         temporaries = Temporaries(program).on_host(self._host)
         self._regions += map(region_of, temporaries)

@@ -208,3 +208,17 @@ def test_command(capsys):
     place = "tests.check.planted_races:of_vectors"
     assert main(["check", place, "--args", "1, *vectors()"]) == 1
     assert "DataRaceError: different iterations of this parallel loop write" in capsys.readouterr().err
+
+
+def test_an_assertion_ends_a_check_as_it_ends_the_kernel():
+    from tests.features import raising_kernels
+
+    kernel = qgraph.kernel(raising_kernels.checked)
+    x, y = np.arange(6.0), np.zeros(6)
+    kernel.check(x, y, 10.0)
+    with pytest.raises(AssertionError, match=r"the assertion `x\[i\] < limit` failed: too large, where i = 3\n"):
+        kernel.check(x, y, 2.5)
+    assert not y.any()
+    loops = qgraph.kernel(raising_kernels.endless)
+    with pytest.raises(AssertionError, match="where i = 5\n"):
+        loops.check(np.arange(6.0), np.ones(1, np.int64))

@@ -247,6 +247,7 @@ def in_chosen_order(task: Task, number: int) -> Task:
         body=(*head, *task.body),
         names={**task.names, "_check_begin": shadow.BEGIN},
         inner_length="",
+        plain=task,
     )
 
 

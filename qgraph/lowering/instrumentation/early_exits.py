@@ -49,6 +49,31 @@ def with_early_exits(program: Program) -> Program:
     return replace(changed, body=tuple(map(_uncounted, changed.body)))
 
 
+def with_keys(program: Program) -> Program:
+    """``program``, each fault of which ends the whole kernel, as in Python: for one thread that runs its iterations in order."""
+    order = {id(task): number for number, task in enumerate(program.tasks())}
+
+    def keyed(task: Task) -> Task:
+        if KEY not in _used(task.body):
+            return task
+        head = ast.Assign([ast.Name(KEY, ast.Store())], key_of(task, order[id(task)]))
+        for node in ast.walk(head):
+            place_at(node, task.span)
+        return replace(task, body=(head, *task.body))
+
+    return with_tasks(program, keyed)
+
+
+def key_of(task: Task, order: int) -> ast.expr:
+    """The number of the task, and that of the iteration."""
+    number = "0"
+    for axis in task.axes:
+        start, step, count = (ast.unparse(part) for part in (axis.start, axis.step, axis.count))
+        place = axis.variable if (start, step) == ("0", "1") else f"({axis.variable} - ({start})) // ({step})"
+        number = place if number == "0" else f"({number}) * ({count}) + {place}"
+    return ast.parse(f"{order << KEY_BITS} + ({number})", mode="eval").body
+
+
 def _uncounted(statement: Statement) -> Statement:
     """Loops that count may end before they have."""
     match statement:
@@ -141,7 +166,8 @@ class _Guarded:
         """A call of a function of ``body``, which takes what it reads; ``inside`` are locals of the task that it may read."""
         body = [ast.If(self._failed(ast.Lt()), [ast.Raise(_load("_Left"), None)], []), *body]
         used = _used(body)
-        head: list[ast.stmt] = [ast.Assign([ast.Name(KEY, ast.Store())], self._key())] if KEY in used else []
+        key = key_of(self._task, self._order)
+        head: list[ast.stmt] = [ast.Assign([ast.Name(KEY, ast.Store())], key)] if KEY in used else []
         used |= _used(head)
         parameters = sorted(used & ((self._outside | inside) - self._names.keys() - {KEY}))
         name = f"_attempted{len(self._names)}"
@@ -160,15 +186,6 @@ class _Guarded:
         # A task of one thread may run in the kernel of the loop before it.
         text = f"{SLOTS}[{place}]" if self._task.axes else f"_least_key({SLOTS}, {place})"
         return ast.Compare(ast.parse(text, mode="eval").body, [compared], [ast.Constant(self._order << KEY_BITS)])
-
-    def _key(self) -> ast.expr:
-        """The number of the task, and that of the iteration."""
-        number = "0"
-        for axis in self._task.axes:
-            start, step, count = (ast.unparse(part) for part in (axis.start, axis.step, axis.count))
-            place = axis.variable if (start, step) == ("0", "1") else f"({axis.variable} - ({start})) // ({step})"
-            number = place if number == "0" else f"({number}) * ({count}) + {place}"
-        return ast.parse(f"{self._order << KEY_BITS} + ({number})", mode="eval").body
 
 
 class _Continue:

@@ -12,6 +12,7 @@ from qgraph.forks import FORKS
 from qgraph.ir.artifacts import CpuPlan, Parameter, slots_dtype
 from qgraph.ir.program import node_statements
 from qgraph.nodes.kind import HostFunction, statement_kind
+from qgraph.operations.intrinsics import Left
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import CHANGED, Call, ReplayCode
@@ -81,6 +82,9 @@ class CpuExecutable:
             function.begin(lambda name: _on_host(values[self._names[name]]))
         try:
             self._call(*arguments, *(host[k] for k in self._hosts), *views[1:], *noted, *self._addresses, NOWHERE)
+        except Left:
+            # In a kernel that is checked a fault ends everything.
+            pass
         finally:
             for function in self._host_calls:
                 function.end()

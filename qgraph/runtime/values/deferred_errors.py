@@ -42,7 +42,7 @@ class FaultReader:
     def _iteration(self, key: int) -> tuple[str, tuple[tuple[str, Span], ...]]:
         """Which iteration a key means, for the message, and the place of its loop."""
         order, number = divmod(key, 1 << KEY_BITS)
-        task = self._tasks[order]
+        task = self._tasks[order].plain or self._tasks[order]
         if not task.axes:
             return "", ()
         axis, *more = task.axes
