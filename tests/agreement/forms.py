@@ -90,7 +90,6 @@ STORES = statements(
     "a[i, :-1] = a[i, 1:]",
     "a[i, 2:] = a[i, :-2] * a[i, 1:-1]",
     "a[i] = np.where(c[i] == x, x, b[i])",
-    "a[i] = np.conjugate(c[i]) * x",
     "w = a[i]; w[1:] = w[:-1]",
     "w = a[i, 1:]; v = w[1:]; v[:] = x[:2]",
     "a[i] = x[0]",
@@ -103,6 +102,7 @@ STORES = statements(
 )
 STORES += statements("a[i] -= 1", kinds="fisc", refusal="`a[i] -= 1` computes int64, and `a[i]` is of type bool")
 STORES += statements("a[i, 1:] += x[:-1]", kinds="fisc", refusal="bool + bool is a number in Python and not in NumPy")
+STORES += statements("a[i] = np.conjugate(c[i]) * x", kinds="fisc", refusal="Unknown attribute 'conjugate' of type bool")
 STORES += statements("a[i] = x / 2", "a[i] *= x", "a[i] = x * 2 - c[i]")
 STORES += statements("a[i] *= 1.5", kinds="fc", refusal="`a[i] *= 1.5` computes float64, and `a[i]` is of type")
 
@@ -135,11 +135,8 @@ REFUSED = [
 
 # Every operator, and every function of numbers that has a record or is one of NumPy's, of numbers of the dtype.
 NUMBERS = expressions(
-    *(f"x[i % 4] {sign} c[i, 0]" for sign in "+*/"),
-    *(
-        f"{name}(c[i, 0], x[i % 4])"
-        for name in ("np.add", "np.multiply", "np.minimum", "np.maximum", "np.logical_xor", "np.not_equal")
-    ),
+    *(f"x[i % 4] {sign} c[i, 0]" for sign in "*/"),
+    *(f"{name}(c[i, 0], x[i % 4])" for name in ("np.multiply", "np.minimum", "np.maximum", "np.logical_xor", "np.not_equal")),
     *(f"{name}(c[i, 0])" for name in ("np.square", "np.abs", "abs", "np.isfinite")),
     "c[i, 0] ** 2",
     "c[i, 0] == x[0] or c[i, 0] != x[1]",
@@ -147,6 +144,9 @@ NUMBERS = expressions(
     "not c[i, 0]",
 )
 NUMBERS += expressions("np.real(x[1])", "x[1].imag + x[0].real", kinds="fisc", refusal="of type bool")
+NUMBERS += expressions(
+    "x[i % 4] + c[i, 0]", "np.add(c[i, 0], x[1])", kinds="fisc", refusal="bool + bool is a number in Python and not in NumPy"
+)
 NUMBERS += expressions("np.conjugate(c[i, 0])", kinds="fisc", refusal="Unknown attribute 'conjugate' of type bool")
 NUMBERS += expressions(
     "np.negative(c[i, 0])", kinds="fisc", refusal="numpy.negative of bool: kernels have it of numbers that are"

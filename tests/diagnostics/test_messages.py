@@ -3545,15 +3545,6 @@ def type_a_function_of_bytes_is_a_float16():
 
 
 @bad(TYPES)
-def type_numbas_own_function_of_bytes_is_a_float16():
-    def kernel(k, y):
-        for i in range(y.shape[0]):
-            y[i] = np.nextafter(k[i], k[i])
-
-    return kernel, (np.arange(5, dtype=np.uint8), floats())
-
-
-@bad(TYPES)
 def type_an_integer_or_a_float_is_stored_as_an_integer():
     def kernel(k, y):
         for i in range(y.shape[0]):

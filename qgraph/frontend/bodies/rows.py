@@ -264,7 +264,10 @@ class _Reduction(_Rows):
         if not product:
             # No sum is -0.0.
             start = ast.BinOp(start, ast.Add(), ast.Constant(0))
-        step = ast.AugAssign(ast.Name("_total", ast.Store()), ast.Mult() if product else ast.Add(), wide(element))
+        step: ast.stmt = ast.AugAssign(ast.Name("_total", ast.Store()), ast.Mult() if product else ast.Add(), wide(element))
+        if dtype is not None and dtype.kind == "f" and not product:
+            # NumPy adds in an order of its own too; in program order a CPU would wait for each addition.
+            step = _assign("_total", word(self.scope, intrinsics.reassociable_add, _load("_total"), wide(element)))
         result: ast.expr = _load("_total")
         if kind == "mean":
             result = ast.BinOp(result, ast.Div(), self._size())

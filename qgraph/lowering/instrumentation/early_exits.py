@@ -50,7 +50,7 @@ def with_early_exits(program: Program) -> Program:
 
 
 def with_keys(program: Program) -> Program:
-    """``program``, each fault of which ends the whole kernel, as in Python: for one thread that runs its iterations in order."""
+    """``program``, each fault of which ends the whole kernel, as in Python: for one thread, and iterations in order."""
     order = {id(task): number for number, task in enumerate(program.tasks())}
 
     def keyed(task: Task) -> Task:
