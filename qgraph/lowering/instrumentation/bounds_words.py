@@ -11,6 +11,7 @@ from qgraph.errors import BoundsError
 from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import FAULTS, KEY, SLOTS, UNSPECIFIED, EarlyExits, Fault, Program
 from qgraph.lowering.instrumentation.accesses import Access
+from qgraph.lowering.instrumentation.checker_words import is_element
 from qgraph.lowering.instrumentation.rewrite import instrument
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations import intrinsics
@@ -77,12 +78,10 @@ class _BoundsWords:
         parameters, does = _CAS if operation is language.atomic_cas else _ELEMENTS[kind]
         array, index = operands[1:3] if kind == "store" else operands[:2]
         at = "index"
-        if isinstance(array, types.Array):
-            parts = tuple(index.types) if isinstance(index, types.BaseTuple) else (index,)
-            if len(parts) == array.ndim and all(isinstance(part, types.Integer | types.Boolean) for part in parts):
-                names = [f"index[{axis}]" for axis in range(array.ndim)] if isinstance(index, types.BaseTuple) else ["index"]
-                calls = (f"inside({name}, array.shape[{axis}], {axis}, site, {_GIVEN})" for axis, name in enumerate(names))
-                at = f"({''.join(f'{call}, ' for call in calls)})"
+        if is_element(array, index):
+            names = [f"index[{axis}]" for axis in range(array.ndim)] if isinstance(index, types.BaseTuple) else ["index"]
+            calls = (f"inside({name}, array.shape[{axis}], {axis}, site, {_GIVEN})" for axis, name in enumerate(names))
+            at = f"({''.join(f'{call}, ' for call in calls)})"
         # An index that is evaluated and thrown away is looked at, too.
         does = at if does == "pass" else does.format(at=at)
         return self._function(parameters, does, {"atomic": operation})

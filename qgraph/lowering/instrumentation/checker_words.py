@@ -61,7 +61,8 @@ def _places(ndim: int, index: Any) -> list[str]:
     return [*lines, f"at = ({places})"]
 
 
-def _is_element(array: Any, index: Any) -> bool:
+def is_element(array: Any, index: Any) -> bool:
+    """Whether these are an array, and an integer for each of its axes."""
     if not isinstance(array, types.Array):
         return False
     parts = tuple(index.types) if isinstance(index, types.BaseTuple) else (index,)
@@ -69,7 +70,7 @@ def _is_element(array: Any, index: Any) -> bool:
 
 
 def _load(array: Any, index: Any, *_: Any) -> Function:
-    if _is_element(array, index):
+    if is_element(array, index):
         touch = f"read(address_of(array, at), array.itemsize, site, {_STATE})"
         return _load_of(
             array.ndim, isinstance(index, types.BaseTuple), (*_places(array.ndim, index), touch, "return array[at]")
@@ -83,7 +84,7 @@ def _load_of(_ndim: int, _tuple: bool, lines: tuple[str, ...]) -> Function:
 
 
 def _store(_value: Any, array: Any, index: Any, *_: Any) -> Function:
-    if not _is_element(array, index):
+    if not is_element(array, index):
         return _store_of(("array[index] = value",))
     return _store_of(
         (
