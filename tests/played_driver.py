@@ -118,6 +118,10 @@ class Played(simulated.Driver):
         ctypes.memmove(address, int(value).to_bytes(4, "little") * count, 4 * count)
         return (0,)
 
+    def cuStreamWriteValue64(self, stream, address, value, flags):
+        ctypes.memmove(address, int(value).to_bytes(8, "little"), 8)
+        return (0,)
+
     def cuDeviceGraphMemTrim(self, device):
         return (0,)
 
@@ -147,6 +151,9 @@ class Played(simulated.Driver):
         launch = types.SimpleNamespace(func=function, gridDimX=blocks, gridDimY=down, gridDimZ=times)
         launch.blockDimX, launch.blockDimY, launch.kernelParams = threads, threads_down, parameters
         simulated.run_kernel(*simulated.snapshot(launch))
+        return (0,)
+
+    def cuEventSynchronize(self, event):
         return (0,)
 
     # --- graphs ---

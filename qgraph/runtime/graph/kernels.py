@@ -33,8 +33,15 @@ class LoadedCode:
     __slots__ = ("_library",)
 
     def __init__(self, cubin: bytes) -> None:
-        with outside_captures():
-            self._library = call(driver.cuLibraryLoadData, cubin, [], [], 0, [], [], 0)
+        self._library: Any = None
+        try:
+            with outside_captures():
+                self._library = call(driver.cuLibraryLoadData, cubin, [], [], 0, [], [], 0)
+        except BaseException:
+            # It was loaded, and the end of `with` failed: nobody else will ever know of it.
+            if self._library is not None:
+                self.unload()
+            raise
 
     def function(self, entry: str) -> Any:
         """The function (CUfunction) that runs ``entry`` in the current context."""
