@@ -304,7 +304,15 @@ _BEFORE = {"first call": (), "same again": ((5, 0),) * 3, "other arrays": ((5, 0
 # Then the next one gets a graph of its own, where that is possible; and when it has one.
 _BEFORE["kept"], _BEFORE["in turn"] = ((5, 0), (5, 1)) * 3, ((5, 0), (5, 1)) * 4
 _BEFORE["let go"] = _BEFORE["in turn"]
-_CALL = {"first call": (5, 0), "same again": (5, 0), "other arrays": (5, 1), "kept": (5, 0), "in turn": (5, 0), "other size": (70, 1), "let go": (5, 0)}
+_CALL = {
+    "first call": (5, 0),
+    "same again": (5, 0),
+    "other arrays": (5, 1),
+    "kept": (5, 0),
+    "in turn": (5, 0),
+    "other size": (70, 1),
+    "let go": (5, 0),
+}
 
 
 def refuse_each(runner: Runner, phase: str, every: int) -> Figures:
@@ -444,7 +452,9 @@ def lose(runner: Runner, arguments: tuple[Any, ...], figures: Figures) -> None:
 
 def end_with_lost_context(driver: Any) -> None:
     """Lose the context for good, with everything alive, and end."""
-    runners = [Runner(case, driver) for case in CASES]
+    runners = [
+        Runner(case, driver) for case in CASES if case.name in ("loop", "memset, memcpy", "host callback", "host arrays")
+    ]
     for runner in runners:
         runner.good(5, 0)
     driver.begin(0, lost, sticks=True)

@@ -162,18 +162,14 @@ class Played(simulated.Driver):
         pointer, value, size, width = int(what.dst), int(what.value), int(what.elementSize), int(what.width)
         pitch, data = int(what.pitch), int(what.value).to_bytes(size, "little") * width
         del value
-        return lambda height=int(what.height): [
-            ctypes.memmove(pointer + row * pitch, data, len(data)) for row in range(height)
-        ]
+        return lambda height=int(what.height): [ctypes.memmove(pointer + row * pitch, data, len(data)) for row in range(height)]
 
     def memcpy(self, what):
         host = simulated.real.CUmemorytype.CU_MEMORYTYPE_HOST
         source = int(what.srcHost if what.srcMemoryType == host else what.srcDevice)
         target = int(what.dstHost if what.dstMemoryType == host else what.dstDevice)
         width, height, pitches = int(what.WidthInBytes), int(what.Height), (int(what.dstPitch), int(what.srcPitch))
-        return lambda: [
-            ctypes.memmove(target + row * pitches[0], source + row * pitches[1], width) for row in range(height)
-        ]
+        return lambda: [ctypes.memmove(target + row * pitches[0], source + row * pitches[1], width) for row in range(height)]
 
     def host(self, what):
         function, data = int(what.fn), int(what.userData)
