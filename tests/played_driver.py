@@ -1,6 +1,7 @@
-"""The driver of graphs_on_simulator.py with contexts, resources that are counted, and errors: the whole cuda backend runs on it.
+"""The driver of graphs_on_simulator.py with contexts, resources and errors: the whole cuda backend runs on it.
 
-``install()`` puts it in the place of the real one, and Numba's simulator in that of the compiler; for a process of the simulator.
+``install_played()`` puts it in the place of the real one, and Numba's simulator in that of the compiler, in a process of the
+simulator. ``install_real()`` puts the real one where its calls can be made to fail, too.
 """
 
 from __future__ import annotations
