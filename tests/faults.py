@@ -1,7 +1,7 @@
 """Every call of the CUDA driver fails once: ``python -m tests.faults [--kernels NAME ...] [--phases NAME ...] [--every N]``.
 
-Kernels that together use all kinds of things are called for the first time, again with the same arguments, with others, and with
-other sizes. Each driver call of each of these is refused in turn. There must be an error that names what failed, nothing changed
+Kernels that together use all kinds of things are called for the first time, again with the same arguments, others, and
+other sizes. Each driver call is refused in turn. There must be an error that names what failed, nothing changed
 where nothing was launched, the right answer the next time, and nothing left in the end. Then the context is lost at each of
 them: all later calls are refused, too. Without a GPU the driver is that of tests/played_driver.py.
 """
@@ -317,6 +317,36 @@ def lose(runner: Runner, arguments: tuple[Any, ...], figures: Figures) -> None:
     figures.recovered += 1
 
 
+def refuse_each_at_start(driver: Any) -> Figures:
+    """Refuse each call with which a process begins to use a device."""
+    from qgraph.runtime.driver import driver as cuda_driver
+
+    figures, known = Figures(), cuda_driver._DEVICES
+    try:
+        while not figures.calls or driver.refused:
+            cuda_driver._DEVICES = cuda_driver._Devices()
+            driver.begin(figures.calls, code_of)
+            message = ""
+            try:
+                cuda_driver.device(0)
+            except (CudaError, qgraph.BackendError) as error:
+                message = str(error)
+            driver.end()
+            if driver.refused:
+                figures.calls += 1
+                if driver.refused[0] in message:
+                    figures.named += 1
+                else:
+                    figures.wrong.append(f"{figures.calls - 1} {driver.refused[0]}: {message!r}")
+                # Whether there is a driver is asked once.
+                if driver.refused[0] not in ("cuInit", "cuDeviceGetCount"):
+                    cuda_driver.device(0)
+                    figures.recovered += 1
+    finally:
+        cuda_driver._DEVICES = known
+    return figures
+
+
 def end_with_lost_context(driver: Any) -> None:
     """Lose the context for good, with everything alive, and end."""
     runners = [
@@ -366,16 +396,20 @@ def look_at(runner: Runner, phases: list[str], every: int) -> bool:
         for words, answer in (("context lost", lost), ("all lost", all_lost)):
             looks.append((f"{phase}, {words}", lambda phase=phase, answer=answer: lose_at_each(runner, phase, every, answer)))
     for name, look in looks:
-        figures = look()
-        print(
-            f"{runner.case.name:<20}{name:<26}{figures.calls:>5} calls {figures.named:>5} named {figures.absorbed:>5} absorbed"
-            f" {figures.recovered:>5} recovered {figures.stays:>4} left {len(figures.wrong):>3} wrong",
-            flush=True,
-        )
-        for each in figures.wrong:
-            print("   ", each, flush=True)
-        well = well and not figures.wrong
+        well &= tell(runner.case.name, name, look())
     return well
+
+
+def tell(kernel: str, phase: str, figures: Figures) -> bool:
+    """Print what became of the calls; gives whether all was well."""
+    print(
+        f"{kernel:<20}{phase:<26}{figures.calls:>5} calls {figures.named:>5} named {figures.absorbed:>5} absorbed"
+        f" {figures.recovered:>5} recovered {figures.stays:>4} left {len(figures.wrong):>3} wrong",
+        flush=True,
+    )
+    for each in figures.wrong:
+        print("   ", each, flush=True)
+    return not figures.wrong
 
 
 def main() -> None:
@@ -393,7 +427,7 @@ def main() -> None:
     if given.lost:
         end_with_lost_context(driver)
         return
-    well = True
+    well = tell("a process", "begins", refuse_each_at_start(driver))
     # What there is now stays: without it, garbage is found faster.
     gc.collect()
     gc.freeze()

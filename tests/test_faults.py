@@ -17,7 +17,7 @@ def test_refused_calls_are_named_the_next_are_right_and_all_is_freed():
     *lines, last = done.stdout.splitlines()
     assert last == "a process whose context is lost: one message, and it ends"
     # Each phase, and losing the context in it; there is no kernel to let go of where there are only arrays.
-    assert len(lines) == 2 * (3 + 3 + 1) + 3
+    assert len(lines) == 1 + 2 * (3 + 3 + 1) + 3
     for line in lines:
         assert " 0 calls" not in line, line
         assert line.endswith(" 0 wrong"), line
