@@ -11,7 +11,7 @@ pytest.importorskip("cuda.bindings")
 
 def test_refused_calls_are_named_the_next_are_right_and_all_is_freed():
     kernels, phases = ("loop", "memset, memcpy", "arrays"), ("first call", "kept", "let go")
-    given = ("--kernels", *kernels, "--phases", *phases, "--every", 6)
+    given = ("--kernels", *kernels, "--phases", *phases, "--every", 5)
     done = run_python("-m", "tests.faults", *given, NUMBA_ENABLE_CUDASIM="1", QGRAPH_CACHE="0")
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, last = done.stdout.splitlines()
