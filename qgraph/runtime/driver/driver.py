@@ -41,6 +41,7 @@ _HINTS = {
     214: _POISONED,
     700: _POISONED,
     702: _POISONED,
+    710: _POISONED,
     714: _POISONED,
     715: _POISONED,
     716: _POISONED,
