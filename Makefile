@@ -6,6 +6,7 @@
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck
 #   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes
 #   make soak       10^6 replays, 10^4 arguments and kernels: what memory they leave; ARGS=--kernels=300 for fewer (tests/soak.py)
+#   make faults     every call of the driver fails once, and once for good; without a GPU a driver in plain Python (tests/faults.py)
 #   make manifest   whether plans and generated code are those of tests/manifest/manifest.txt (minutes); ARGS=--update writes it
 #   make bench      measure, and write benchmarks/results/
 #   make lint       ruff and strict mypy
@@ -41,7 +42,7 @@ endif
 
 PY := $(PATHS) $(INTERPRETER)
 
-.PHONY: demo test test-all test-gpu sanitize fuzz soak manifest bench lint format clean
+.PHONY: demo test test-all test-gpu sanitize fuzz soak faults manifest bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
@@ -92,6 +93,9 @@ fuzz: $(READY_DEV)
 
 soak: $(READY_DEV)
 	$(ON_CPU) QGRAPH_CACHE=0 $(PY) -m tests.soak $(ARGS)
+
+faults: $(READY_DEV)
+	$(ON_CPU) QGRAPH_CACHE=0 $(PY) -m tests.faults $(ARGS)
 
 manifest: $(READY_DEV)
 	$(PY) -m tests.manifest $(ARGS)

@@ -103,8 +103,13 @@ class Executable:
             elif node.kind == "if":
                 if handles[node.what]:
                     self.region(node.bodies[0])
+                elif len(node.bodies) > 1:
+                    self.region(node.bodies[1])
             elif node.kind == "kernel":
                 run_kernel(*self.parameters[node.number])
+            elif callable(self.parameters[node.number]):
+                if node.number not in self.off:
+                    self.parameters[node.number]()
             elif node.number not in self.off:
                 pointer, value, size, count = self.parameters[node.number]
                 ctypes.memmove(pointer, int(value).to_bytes(size, "little") * count, size * count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from qgraph import forks
@@ -32,12 +32,16 @@ _ATTRIBUTE_MULTIPROCESSORS = 16
 _ATTRIBUTE_MAJOR = 75
 _ATTRIBUTE_MINOR = 76
 
-_POISONED = "a kernel failed and took its CUDA context with it: look for an index out of bounds, then restart the process"
+_POISONED = (
+    "the CUDA context of this process is lost, with all that is in it, since a kernel failed: look for an index out of bounds,"
+    " then restart the process"
+)
 _HINTS = {
     2: "free arrays, or use smaller ones",
     214: _POISONED,
     700: _POISONED,
     702: _POISONED,
+    710: _POISONED,
     714: _POISONED,
     715: _POISONED,
     716: _POISONED,
@@ -257,8 +261,12 @@ class DeviceContext:
                 atexit.register(self._last_wait)
 
     def _last_wait(self) -> None:
-        if self.alive(self.epoch):
-            self.synchronize()
+        if not self.alive(self.epoch):
+            return
+        # Work that failed is for those to be told who wait for it; in most processes nobody waits at the end.
+        with suppress(CudaError):
+            self.wait()
+        self.kept.tell()
 
     def wait(self) -> None:
         """Wait for all work on the device, and tell nothing."""

@@ -132,7 +132,7 @@ def write_bytes(target: int, value: bytes, stream: int = 0) -> None:
     if len(value) <= 8:
         write = driver.cuStreamWriteValue64 if len(value) == 8 else driver.cuStreamWriteValue32
         # No ``call``, which takes a third of the time.
-        check(write(stream, target, int.from_bytes(value, "little"), 0), "cuStreamWriteValue")
+        check(write(stream, target, int.from_bytes(value, "little"), 0), write.__name__)
         return
     for offset in range(0, len(value), 8):
         call(driver.cuStreamWriteValue64, stream, target + offset, int.from_bytes(value[offset : offset + 8], "little"), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,8 +76,13 @@ class GraphExecCache:
             assert ready is not None
             self._place = threading.get_ident(), stream
             self._entries.append(_Entry(weakref.ref(repeat), executable, ready))
-            # It has the arguments that the definition was made with.
-            patch_in(executable, self._kernels)
+            try:
+                # It has the arguments that the definition was made with.
+                patch_in(executable, self._kernels)
+            except CudaError:  # as above
+                self._ended = True
+                self._forget(self._entries[-1:])
+                return
         repeat.go = ready.go
 
     def about_to_launch(self, stream: int) -> None:
@@ -100,6 +106,8 @@ class GraphExecCache:
     def _forget(self, entries: Sequence[_Entry]) -> None:
         stop(entry.ready for entry in entries)
         self._entries = [entry for entry in self._entries if entry not in entries]
-        for entry in entries:
-            # Launches in flight finish: the driver frees it after them.
-            call(driver.cuGraphExecDestroy, entry.executable)
+        # All of them, even where the driver refuses one.
+        with ExitStack() as each:
+            for entry in entries:
+                # Launches in flight finish: the driver frees it after them.
+                each.callback(call, driver.cuGraphExecDestroy, entry.executable)

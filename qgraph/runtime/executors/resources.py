@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from qgraph.errors import CudaError
 from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
@@ -62,9 +64,7 @@ class Resources:
             return
         try:
             with self.device.activate(), outside_captures():
-                self._destroy(graphs)
-                if code is not None:
-                    code.unload()
+                self._destroy(graphs, code)
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
                 graph.abandon()
@@ -84,12 +84,16 @@ class Resources:
         with outside_captures():
             graph.destroy()
 
-    def _destroy(self, graphs: list[GraphInstance]) -> None:
+    def _destroy(self, graphs: list[GraphInstance], code: LoadedCode | None = None) -> None:
         # Executables may be destroyed while they run; code, and memory that a graph takes, may not.
         call(driver.cuCtxSynchronize)
-        if self.kept is not None:
-            self.kept.destroy()
-        for graph in graphs:
-            graph.destroy()
-        if self.others is not None and self.others.allocations:
-            self.device.trim()
+        # In the order of these lines from the last one up, each of them, even where the driver refuses one.
+        with ExitStack() as last_first:
+            if code is not None:
+                last_first.callback(code.unload)
+            if self.others is not None and self.others.allocations:
+                last_first.callback(self.device.trim)
+            for graph in graphs:
+                last_first.callback(graph.destroy)
+            if self.kept is not None:
+                last_first.callback(self.kept.destroy)

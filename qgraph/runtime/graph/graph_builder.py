@@ -95,13 +95,14 @@ class GraphInstance:
 
     def destroy(self) -> None:
         """Executable first, then the graph. Launches in flight finish: the driver frees the executable after them."""
-        if self.executable is not None:
-            executable = self.executable
-            self._forget()
-            call(driver.cuGraphExecDestroy, executable)
-        if self.graph is not None:
-            call(driver.cuGraphDestroy, self.graph)
-            self.graph = None
+        executable, graph = self.executable, self.graph
+        self.abandon()
+        try:
+            if executable is not None:
+                call(driver.cuGraphExecDestroy, executable)
+        finally:
+            if graph is not None:
+                call(driver.cuGraphDestroy, graph)
 
     def abandon(self) -> None:
         """The context died: no handle may reach the driver again."""

@@ -14,12 +14,13 @@ from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK, WARP, TaskCode
 from qgraph.ir.plan import Form
 from qgraph.ir.program import MAX_PARTIALS
 from qgraph.operations.intrinsics import U32_LIMIT
-from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
+from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows, in_tiles, threads_per_row
 
 DEFAULT_BLOCK_SIZE = 256
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
+_INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
 
@@ -32,8 +33,15 @@ class LoadedCode:
     __slots__ = ("_library",)
 
     def __init__(self, cubin: bytes) -> None:
-        with outside_captures():
-            self._library = call(driver.cuLibraryLoadData, cubin, [], [], 0, [], [], 0)
+        self._library: Any = None
+        try:
+            with outside_captures():
+                self._library = call(driver.cuLibraryLoadData, cubin, [], [], 0, [], [], 0)
+        except BaseException:
+            # It was loaded, and the end of `with` failed: nobody else will ever know of it.
+            if self._library is not None:
+                self.unload()
+            raise
 
     def function(self, entry: str) -> Any:
         """The function (CUfunction) that runs ``entry`` in the current context."""
@@ -56,14 +64,16 @@ def verify_layout(function: Any, entry: str, sizes: Sequence[int]) -> None:
     """Compare the parameters we pass with those the code was compiled for, where the driver (12.4 or newer) can tell.
 
     Raises:
-        CudaError: number or sizes differ, so that a launch would read wrong memory.
+        CudaError: number or sizes differ, so that a launch would read wrong memory; or the driver refused to tell.
     """
     found = []
     try:
         for index in range(len(sizes) + 1):
             code, _offset, size = driver.cuFuncGetParamInfo(function, index)
-            if int(code) != 0:
+            if int(code) == _INVALID_VALUE:  # there are no more
                 break
+            if int(code) != 0:
+                raise failure(code, "cuFuncGetParamInfo")
             found.append(int(size))
     except RuntimeError:  # an older driver lacks the function
         return

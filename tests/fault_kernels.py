@@ -1,0 +1,144 @@
+"""What tests/faults.py calls: kernels that together use all kinds of things, and what programs do with arrays besides."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import qgraph
+
+
+def loop(x, y, a):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + a
+    for i in range(y.shape[0]):
+        y[i] = y[i] * 5 + 2
+
+
+def reduction(x, y, a):
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += x[i] * a
+    for i in range(y.shape[0]):
+        y[i] += s
+    return s
+
+
+def turns(x, y, a):
+    n = 0
+    while n < a:
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + n
+        n += 1
+    for i in range(y.shape[0]):
+        y[i] += x[i]
+    return n
+
+
+def branch(x, y, a):
+    for t in qgraph.serial(range(3)):
+        if t * y[0] > a:
+            for i in range(x.shape[0]):
+                x[i] = x[i] + t
+        else:
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 2
+
+
+def temporaries(x, y, a):
+    t = qgraph.empty_like(x)
+    for i in range(x.shape[0]):
+        t[i] = x[i] * a
+    for i in range(x.shape[0]):
+        y[i] = t[x.shape[0] - 1 - i]
+
+
+def memory_of_the_graph(x, y, a):
+    t = qgraph.empty(x.shape[0], x.dtype, alloc=True)
+    for i in range(x.shape[0]):
+        t[i] = x[i] * a
+    for i in range(x.shape[0]):
+        y[i] = t[x.shape[0] - 1 - i]
+
+
+def memory_nodes(x, y, a):
+    y[:] = x
+    for i in range(x.shape[0]):
+        x[i] = y[i] + a
+    y[:] = 0
+
+
+def note(s, array):
+    assert s == array.sum()
+
+
+def callback(x, y, a):
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += x[i]
+    qgraph.host_callback(note, s, x)
+    for i in range(y.shape[0]):
+        y[i] += a
+
+
+class Arrays:
+    """Stands for a kernel: what programs do with arrays besides."""
+
+    stats = types.SimpleNamespace(replays=0)
+
+    def __call__(self, x, y, a):
+        made = qgraph.asarray(np.arange(4.0), backend="cuda")
+        copied = made.copy()
+        copied.fill(a)
+        with qgraph.pool(4096, backend="cuda") as pool:
+            inside = pool.empty(3, np.int64)
+        inside.fill(0)
+        scalar = qgraph.scalar(np.float64, 1.5, backend="cuda")
+        scalar.update(2.5)
+        return float(made.numpy().sum() + copied.numpy().sum() + inside.numpy().sum() + float(scalar.value)) + float(y[1])
+
+    def reference(self, x, y, a):
+        return 6 + 4 * a + 2.5 + y[1]
+
+    def clear_cache(self):
+        pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A kernel with its options."""
+
+    name: str
+    function: Callable[..., Any]
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # Whether its arrays are NumPy's, which each call copies.
+    staged: bool = False
+    # Whether its temporaries lie in a pool.
+    pool: bool = False
+    # The number that it gets, and one more for the other arrays.
+    a: int = 2
+
+
+CASES = (
+    Case("loop", loop),
+    Case("reduction, number", reduction),
+    Case("device loop", turns),
+    Case("long device loop", turns, a=20),
+    Case("branch", branch),
+    Case("temporaries", temporaries),
+    Case("temporaries, pool", temporaries, pool=True),
+    Case("temporaries, alloc", memory_of_the_graph),
+    Case("memset, memcpy", memory_nodes),
+    Case("host callback", callback),
+    Case("host arrays", reduction, staged=True),
+    Case("host loop", turns, {"conditional": "host"}),
+    Case("host loop, ahead", turns, {"conditional": "host"}, a=20),
+    Case("host branch", branch, {"conditional": "host"}),
+    Case("stream", turns, {"graph": False}),
+    Case("one block", turns, {"fuse": True}),
+    Case("arrays", Arrays),
+)
