@@ -25,7 +25,6 @@ from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
 from qgraph.lowering.graph.single_block import consider_one_block
-from qgraph.lowering.instrumentation.bounds_words import with_bounds_checks
 from qgraph.lowering.instrumentation.early_exits import with_early_exits
 from qgraph.nodes.allocation import lifetimes, planned
 from qgraph.nodes.join import add_joins
@@ -44,7 +43,12 @@ def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False,
     ``bounds_check``: indices are looked at, in a program that was built to check them.
     """
     # Checks first: where one fails, the iteration ends.
-    program = with_early_exits(with_bounds_checks(program) if bounds_check else program)
+    if bounds_check:
+        # Not otherwise: its words are about Numba's types.
+        from qgraph.lowering.instrumentation.bounds_words import with_bounds_checks
+
+        program = with_bounds_checks(program)
+    program = with_early_exits(program)
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(

@@ -48,13 +48,18 @@ def test_a_library_of_the_toolkit(tmp_path, library):
 
 
 NO_DRIVER = """
+    import numba
     import numpy as np
     import qgraph
+
+    @numba.njit
+    def product(row, x):
+        return row @ x
 
     @qgraph.kernel
     def k(a, x, y):
         for i in range(a.shape[0]):
-            y[i] = a[i] @ x
+            y[i] = product(a[i], x)
 
     try:
         k.ptx(np.ones((4, 4), np.float32), np.ones(4, np.float32), np.zeros(4, np.float32))

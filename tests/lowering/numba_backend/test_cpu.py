@@ -140,7 +140,7 @@ def test_colliding_updates_are_not_lost(function, run_cpu, dtype):
     ("array", "expression", "found"),
     [
         (np.zeros(3, np.int16), "f(a, 0, 1)", "atomic_add() on int16: atomics exist for int32"),
-        (np.zeros(3, np.complex64), "f(a, 0, 1)", "atomic_add() on complex64"),
+        (np.zeros(3, np.float16), "f(a, 0, 1)", "atomic_add() on float16"),
         (np.zeros((3, 3)), "f(a, 0, 1)", "on 2 dimensions with 1 indices"),
         (np.zeros(3), "f(a, 1.5, 1)", "needs integer indices"),
         (np.zeros(3), "f(a, 0, 1j)", "cannot store complex64 in float64"),
