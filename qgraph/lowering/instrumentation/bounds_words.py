@@ -8,7 +8,7 @@ from typing import Any
 
 from qgraph import language
 from qgraph.errors import BoundsError
-from qgraph.ir.functions import Function, SeparateFunction, TypedFunction
+from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import FAULTS, KEY, SLOTS, UNSPECIFIED, EarlyExits, Fault, Program
 from qgraph.lowering.instrumentation.accesses import Access
 from qgraph.lowering.instrumentation.checker_words import is_element
@@ -18,18 +18,14 @@ from qgraph.operations import intrinsics
 
 _STATE = (FAULTS, SLOTS, KEY)
 _GIVEN = ", ".join(_STATE)
-_OUTSIDE = f"""
-def outside(index, extent, axis, site, {_GIVEN}):
-    note({FAULTS}, site + %d, {SLOTS}, %d, %d, {KEY}, index, axis, extent)
-    raise Left
-"""
 _INSIDE = f"""
 def inside(index, extent, axis, site, {_GIVEN}):
     place = int(index)
     if place < 0:
         place += extent
     if place < 0 or place >= extent:
-        outside(int(index), extent, axis, site, {_GIVEN})
+        note({FAULTS}, site + %d, {SLOTS}, %d, %d, {KEY}, int(index), axis, extent)
+        raise Left
     return place
 """
 # By kind: the parameters, and what is done with the element.
@@ -99,9 +95,9 @@ class _BoundsWords:
 
     def _inside(self) -> Function:
         if "inside" not in self._functions:
-            text = _OUTSIDE % (self.first, self.exits.failed.index, self.exits.first.index)
-            outside = SeparateFunction(_made(text, {"note": intrinsics.note_least, "Left": intrinsics.Left}))
-            self._functions["inside"] = _made(_INSIDE, {"outside": outside, "int": int})
+            text = _INSIDE % (self.first, self.exits.failed.index, self.exits.first.index)
+            names = {"note": intrinsics.note_least, "Left": intrinsics.Left, "int": int}
+            self._functions["inside"] = _made(text, names)
         return self._functions["inside"]
 
 

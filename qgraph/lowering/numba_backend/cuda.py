@@ -23,7 +23,7 @@ from qgraph.compat import numba_cuda
 from qgraph.compat.numpy import as_before_2_5
 from qgraph.errors import BackendError
 from qgraph.ir.artifacts import PROGRAMMATIC, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST
-from qgraph.ir.functions import Function, SeparateFunction, TypedFunction
+from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import Cast
 from qgraph.lowering.intrinsics.array_addressing import ElementAddressing
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
@@ -115,9 +115,6 @@ def _make_compiler(float_type: str) -> _Compiler:
         def special_word(self, value: Any) -> Any:
             if isinstance(value, Cast):
                 return self._words.setdefault(id(value), cast_word(from_dtype(np.dtype(value.dtype)), value.keeps))
-            if isinstance(value, SeparateFunction):
-                # Its callers are short: NVVM decides.
-                return self.function_word(value.function)
             if isinstance(value, TypedFunction):
                 assert self.session is not None
                 return self.session.words.setdefault(id(value), typed_word(value))

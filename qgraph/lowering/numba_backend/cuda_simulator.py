@@ -15,7 +15,7 @@ from numba import typeof
 from qgraph.captured_state import looked_up, numba_function
 from qgraph.compat import numba_cuda
 from qgraph.errors import BackendError
-from qgraph.ir.functions import Function, SeparateFunction, TypedFunction
+from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import Cast
 from qgraph.lowering.codegen.generated_names import slots_name
 from qgraph.lowering.numba_backend.cuda import cuda_module, simulator_active
@@ -125,8 +125,6 @@ def _contents(cell: CellType) -> tuple[Any, ...]:
 def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
     if isinstance(value, Function):
         return _simulated(value, done, threads)
-    if isinstance(value, SeparateFunction):
-        return _simulated(value.function, done, threads)
     if isinstance(value, TypedFunction):
         return lambda *operands: _simulated(value.choose(tuple(map(typeof, operands))), done, threads)(*operands)
     if value is cuda_module():
