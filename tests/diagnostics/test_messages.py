@@ -2809,8 +2809,9 @@ def arrays_in(value: Any) -> Iterator[np.ndarray]:
             yield from arrays_in(getattr(value, name))
 
 
+@functools.cache
 def provoke(case: Case) -> Exception:
-    """Do the bad thing; check the class, and that no array changed."""
+    """Do the bad thing, once for all tests; check the class, and that no array changed."""
     made = case.make()
     if callable(made):
         with pytest.raises(case.error) as caught:
