@@ -112,7 +112,7 @@ def test_nothing_outside_is_touched(rig):
     counts, values = memory[24:32], ints(*range(-40, 40))
     kernel = rig.kernel(kernels.histogram, bounds_check=True)
     if rig.backend == "cuda":
-        pytest.skip("memory around an array on the device: tests/gpu/test_bounds.py")
+        pytest.skip("memory around an array on the device: tests/gpu/test_early_exits.py")
     with pytest.raises(qgraph.BoundsError, match="-40 on axis 0 of 8 elements, where i = 0"):
         kernel(counts, values)
     assert (memory[:24] == 77).all()
