@@ -25,26 +25,25 @@ def breadth_first(edges, source, distance):
 
     Returns the largest distance, and how many nodes were reached.
     """
+    seen = qgraph.zeros(distance.shape[0], np.bool_)
     distance[:] = -1
     distance[source] = 0
     level = 0
-    reached = 1
-    found = True
-    while found:
-        found = False
-        # Parallel: whoever finds a node writes the same number, and that is no node of this level.
-        for i in qgraph.parallel(range(distance.shape[0])):
+    reached = found = 1
+    while found > 0:
+        # Parallel: whoever sees a node writes the same, and nobody reads it in this loop.
+        for i in range(distance.shape[0]):
             if distance[i] == level:
                 for k in range(edges.start[i], edges.start[i + 1]):
-                    j = edges.node[k]
-                    if distance[j] == -1:
-                        distance[j] = level + 1
-                        found = True
-        if found:
+                    seen[edges.node[k]] = True
+        found = 0
+        for i in range(distance.shape[0]):
+            if seen[i] and distance[i] == -1:
+                distance[i] = level + 1
+                found += 1
+        if found > 0:
             level += 1
-            for i in range(distance.shape[0]):
-                if distance[i] == level:
-                    reached += 1
+            reached += found
     return level, reached
 
 

@@ -1,4 +1,6 @@
-"""Every backend accepts the same loop bodies: the table of ``forms.py``, on the CPU with CUDA's compiler, and on the simulator.
+"""Every backend accepts the same loop bodies: the table of ``forms.py``, on the CPU, on CUDA and on the simulator.
+
+Without a GPU, bodies are compiled to PTX in place of running on CUDA.
 
 What is accepted is compiled many bodies at a time, and runs as plain Python does; where that fails, the culprit is looked for.
 """
@@ -17,7 +19,7 @@ import pytest
 
 import qgraph
 from tests.agreement.forms import DTYPES, FORMS, Form
-from tests.conftest import SIMULATED, Rig
+from tests.conftest import SIMULATED, Rig, has_gpu
 
 # To try each body with every dtype takes minutes.
 ALL_DTYPES = os.environ.get("QGRAPH_AGREEMENT") == "all"
@@ -98,18 +100,19 @@ def dtypes_of(form: Form, number: int) -> list[str]:
     return accepting if ALL_DTYPES or not accepting else [accepting[number % len(accepting)]]
 
 
-BACKENDS = ("sim",) if SIMULATED else ("cpu", "ptx")
+BACKENDS = ("sim",) if SIMULATED else ("cpu", "cuda" if has_gpu() else "ptx")
 
 
 @pytest.mark.parametrize("backend_name", BACKENDS)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
+@pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning", "ignore::qgraph.PerformanceWarning")
 def test_what_is_accepted(dtype: str, backend_name: str, tmp_path: Path) -> None:
     accepted = [form for number, form in enumerate(FORMS) if dtype in dtypes_of(form, number)]
     assert not culprits(accepted, dtype, tmp_path, backend_name)
 
 
 @pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.filterwarnings("ignore::qgraph.PerformanceWarning")
 def test_what_is_refused(backend_name: str, tmp_path: Path) -> None:
     for form in FORMS:
         for dtype, kind in [*DTYPES.items()] if form.kinds else [("float64", "f")]:
