@@ -195,6 +195,7 @@ class Variant:
                 fuse=options.fuse,
                 one_block=options.one_block,
                 bounds_check=options.bounds_check,
+                as_graph=self.backend != "cpu",
             )
 
     def _built(self, pairs: tuple[tuple[str, str, str], ...]) -> Program:

@@ -277,7 +277,7 @@ class Loop:
 
     Every executor does the same: run ``enter`` (if any), then, if ``test_first`` and slot ``condition_slot`` is zero, skip;
     else repeat ``body`` and ``condition`` until that slot is zero. In a graph the slot is a conditional handle instead:
-    both tasks end with ``_set_condition``.
+    both tasks end with ``_set_condition``. ``times``: how many iterations as written ``body`` is.
     """
 
     kind: Literal["do_while", "serial", "while"]
@@ -289,6 +289,7 @@ class Loop:
     condition: Task
     label: str
     counter: Counter | None = None
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

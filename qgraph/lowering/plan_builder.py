@@ -26,6 +26,7 @@ from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
 from qgraph.lowering.graph.single_block import consider_one_block
 from qgraph.lowering.instrumentation.early_exits import with_early_exits
+from qgraph.lowering.repeated_bodies import repeat_bodies
 from qgraph.nodes.allocation import lifetimes, planned
 from qgraph.nodes.join import add_joins
 from qgraph.nodes.kind import Planned, statement_kind
@@ -36,11 +37,14 @@ from qgraph.stack import with_large_frame_stack
 
 
 @with_large_frame_stack
-def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False, bounds_check: bool = False) -> GraphPlan:
+def build_plan(
+    program: Program, *, fuse: bool = False, one_block: bool = False, bounds_check: bool = False, as_graph: bool = True
+) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included.
 
     ``fuse``: independent loops share a kernel. ``one_block``: the plan says whether all of it may run as one block.
-    ``bounds_check``: indices are looked at, in a program that was built to check them.
+    ``bounds_check``: indices are looked at, in a program that was built to check them. ``as_graph``: it will be a graph, in
+    which a turn of a loop costs as much as a few nodes.
     """
     # Checks first: where one fails, the iteration ends.
     if bounds_check:
@@ -49,6 +53,8 @@ def build_plan(program: Program, *, fuse: bool = False, one_block: bool = False,
 
         program = with_bounds_checks(program)
     program = with_early_exits(program)
+    if as_graph:
+        program = repeat_bodies(program)
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(

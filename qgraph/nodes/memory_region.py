@@ -192,9 +192,9 @@ class Box(Protocol):
 class MemRegionNode(GraphNode):
     """What memset and memcpy nodes have in common.
 
-    A node of no size is not legal: it is switched off, and takes the placeholder's parameters. Some changes cannot be made in an
-    executable graph, such as another shape of a box in two dimensions: then ``rejected`` is set, and the owner makes another
-    executable from the definition.
+    A node of no size is not legal: it is switched off, and takes the placeholder's parameters. Some changes cannot be made
+    in an executable graph, such as another shape of a box in two dimensions: then ``rejected`` is set, and the owner makes
+    another executable from the definition.
     """
 
     changes = True

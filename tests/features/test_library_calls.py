@@ -221,6 +221,39 @@ def test_in_branches_and_nested_loops(rig, n):
     rig.check(in_branches, lambda: (matrix(), vector(), np.zeros(6), n), tolerance=1e-10, noop=n == 0)
 
 
+def several_a_turn(a, x, y, step, rounds, turns):
+    t = -5
+    total = 0.0
+    for _r in qgraph.serial(range(rounds)):
+        for t in qgraph.serial(range(3, 3 + step * turns, step)):
+            y[:] = a @ x
+            x[:] = a @ y
+        for _s in qgraph.serial(range(turns)):
+            y[:] = a @ x
+            for i in range(y.shape[0]):
+                x[i] = y[i] % 5
+            for i in range(x.shape[0]):
+                total += x[i]
+        for s in qgraph.serial(range(turns)):
+            y[:] = a @ x
+            for i in range(y.shape[0]):
+                x[i] = (y[i] + s) % 7
+    return t, total
+
+
+@pytest.mark.parametrize("turns", [0, 1, 7, 8, 9, 16, 17, 18, 41])
+def test_several_iterations_a_turn(rig, turns):
+    """All whole numbers, and never many digits: what is not done once in each iteration is seen."""
+
+    def arguments():
+        a = np.roll(np.eye(5), 1, axis=0)
+        return a, np.arange(5.0), np.zeros(5), -2 if turns % 2 else 3, 2, turns
+
+    kernel = rig.check(several_a_turn, arguments, noop=turns == 0)
+    if rig.backend != "cpu":
+        assert str(kernel.explain(*arguments())).count("8 iterations a turn") == 2
+
+
 def with_temporaries(x, y):
     t = np.zeros_like(x)
     u = qgraph.empty(x.shape[0])

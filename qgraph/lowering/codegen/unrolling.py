@@ -32,7 +32,9 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
             continue
         refused = _refusal(plan, node)
         if refused:
-            nodes[node.index] = replace(node, note=f"not unrolled: {refused}")
+            times = node.control.times if isinstance(node.control, Loop) else 1
+            note = f"{times} iterations a turn, while more are left" if times > 1 else f"not unrolled: {refused}"
+            nodes[node.index] = replace(node, note=note)
             continue
         copies = _copies(plan, node)
         note = f"unrolled {copies} times while it runs long, by the device or by a host that drives it"

@@ -33,7 +33,7 @@ def note_least_word() -> Intrinsic:
         lock = builder.gep(scratch, [first])
         least = builder.gep(lock, [ir.Constant(_WORD, 1)])
         free, taken = (ir.Constant(_WORD, value) for value in (0, 1))
-        # Few threads meet a smaller key than all before, so that few wait for the lock, and one atomic each is all for the rest.
+        # Few threads have a smaller key than all before them: few wait for the lock, and the rest is done with one atomic.
         smaller = builder.icmp_signed("<", key, builder.atomic_rmw("min", least, key, "monotonic"))
         with builder.if_then(smaller, likely=False):
             turn, inside = (builder.append_basic_block(f"fault.{name}") for name in ("turn", "inside"))

@@ -12,10 +12,13 @@ from tests.features.test_regressions import extremes_of_negations
 
 def test_negations_are_two_instructions():
     text = "neg.s32 \t%r9, %r2;\nneg.s16 %rs1, %rs2;\nneg.s64 %rd1, %rd2;\nneg.f32 %f1, %f2;\n"
-    assert without_fused_negations(text).split() == (
-        "not.b32 %r9, %r2; add.s32 %r9, %r9, 1; not.b16 %rs1, %rs2; add.s16 %rs1, %rs1, 1; "
-        "neg.s64 %rd1, %rd2; neg.f32 %f1, %f2;"
-    ).split()
+    assert (
+        without_fused_negations(text).split()
+        == (
+            "not.b32 %r9, %r2; add.s32 %r9, %r9, 1; not.b16 %rs1, %rs2; add.s16 %rs1, %rs1, 1; "
+            "neg.s64 %rd1, %rd2; neg.f32 %f1, %f2;"
+        ).split()
+    )
 
 
 @pytest.mark.parametrize("dtype", ["int16", "int32"])

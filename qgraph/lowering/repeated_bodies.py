@@ -1,0 +1,104 @@
+"""Repeated bodies: counted loops with recorded nodes do several iterations a turn of the while node, then the rest one by one.
+
+A turn costs about 3 us, which is a fifth of a matrix product. Copies of a body of kernels alone are guarded, and unrolled later
+(``codegen/unrolling.py``); nodes that others recorded look at no guard, so here only whole turns are repeated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+
+from qgraph.ir.program import (
+    MANY,
+    Branch,
+    Counter,
+    Effects,
+    Loop,
+    NodeStatement,
+    Program,
+    Statement,
+    Task,
+    TaskStatement,
+)
+from qgraph.lowering.codegen.generated_names import SLOTS, Statements, generated, place_at, walk
+from qgraph.source import copied
+
+# How often bodies of so many statements at most are repeated: kernels are compiled for each copy, recorded nodes are not.
+_TIMES = ((1, 16), (6, 8), (12, 4))
+
+
+def repeat_bodies(program: Program) -> Program:
+    """``program``, each of whose counted loops with recorded nodes alone or beside kernels is two loops."""
+    return replace(program, body=_repeated(program.body))
+
+
+def _repeated(statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    found: list[Statement] = []
+    for statement in statements:
+        match statement:
+            case Loop():
+                loop = replace(statement, body=_repeated(statement.body))
+                times = _times(loop)
+                found += _in_two(loop, times) if times else (loop,)
+            case Branch():
+                found.append(replace(statement, regions=tuple(map(_repeated, statement.regions))))
+            case _:
+                found.append(statement)
+    return tuple(found)
+
+
+def _times(loop: Loop) -> int:
+    """How many iterations a turn does; 0 where each one must see the loop's variables, or decide."""
+    if loop.counter is None or loop.enter is None:
+        return 0
+    tasks = [each.task for each in loop.body if isinstance(each, TaskStatement)]
+    recorded = [each for each in loop.body if isinstance(each, NodeStatement)]
+    moving = loop.condition.effects.writes
+    plain = len(tasks) + len(recorded) == len(loop.body)
+    if not plain or not recorded or any(task.effects.touched & moving for task in tasks):
+        return 0
+    return next((times for most, times in _TIMES if len(loop.body) <= most), 0)
+
+
+def _in_two(loop: Loop, times: int) -> tuple[Loop, Loop]:
+    """One that does ``times`` iterations a turn while more are left, and one for what is left then, at least one iteration."""
+    counter, enter = loop.counter, loop.enter
+    assert isinstance(counter, Counter)
+    assert enter is not None
+    left = f"{SLOTS.name}[{counter.left.index}]"
+    skipping = generated(f"{MANY} = {times}", "skip", skip=counter.skip)
+    condition = loop.condition
+    looking = Effects(frozenset({counter.left.name}), frozenset({loop.condition_slot.name}))
+    many = replace(
+        loop,
+        enter=_deciding(enter, enter.name, enter.body[:-1], f"{left} > {times}"),
+        test_first=True,
+        body=tuple(_copy(each, number) for number in range(times) for each in loop.body),
+        condition=_deciding(condition, f"{condition.name}_many", skipping, f"{left} > {times}"),
+        counter=None,
+        times=times,
+    )
+    rest = replace(_deciding(condition, f"{condition.name}_rest", [], f"{left} > 0"), role="enter", effects=looking)
+    return many, replace(loop, enter=rest)
+
+
+def _deciding(task: Task, name: str, first: Statements, test: str) -> Task:
+    """``task`` with other statements before its last one, which decides by ``test``."""
+    (last,) = copied([task.body[-1]])
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Call)
+    last.value.args[-1] = ast.parse(f"1 if {test} else 0", mode="eval").body
+    body = (*copied(list(first)), last)
+    for node in walk(body):
+        place_at(node, task.span)
+    return replace(task, name=name, body=body)
+
+
+def _copy(statement: Statement, number: int) -> Statement:
+    """The statement in iteration ``number`` of a turn. Copies of a kernel have names: not all get the same epilogues."""
+    if not isinstance(statement, TaskStatement):
+        return statement
+    task = statement.task
+    return TaskStatement(replace(task, name=f"{task.name}_{number}"))
