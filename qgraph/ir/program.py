@@ -263,12 +263,13 @@ class Counter:
 
     Slot ``left`` holds how many iterations are left, and the one that runs counts. ``skip`` are statements that do what the
     condition does ``MANY`` times, for as long as more iterations follow. ``steps``: the variables that grow by the same number
-    each time, and that number.
+    each time, and that number. ``count``: how many iterations there are, where the range is of constants.
     """
 
     left: Slot
     skip: tuple[ast.stmt, ...]
     steps: tuple[tuple[Slot, ast.expr], ...]
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

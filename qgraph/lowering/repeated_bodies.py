@@ -59,7 +59,10 @@ def _times(loop: Loop) -> int:
     plain = len(tasks) + len(recorded) == len(loop.body)
     if not plain or not recorded or any(task.effects.touched & moving for task in tasks):
         return 0
-    return next((times for most, times in _TIMES if len(loop.body) <= most), 0)
+    times = next((times for most, times in _TIMES if len(loop.body) <= most), 0)
+    while loop.counter.count is not None and loop.counter.count < 2 * times:
+        times //= 2
+    return times if times > 1 else 0
 
 
 def _in_two(loop: Loop, times: int) -> tuple[Loop, Loop]:

@@ -100,6 +100,7 @@ class _Counter:
         # What lets the variables advance, by so many iterations.
         self._advance: Callable[[ast.expr], list[ast.stmt]] = lambda _many: []
         self._steps: list[tuple[Slot, ast.expr]] = []
+        self._count: int | None = None
 
     def entered(self) -> Slot:
         """A slot that is not 0 after the entry if the loop has an iteration."""
@@ -118,6 +119,9 @@ class _Counter:
 
         self._advance = advance
         self._steps.append((variable, step))
+        match [each.value if isinstance(each, ast.Constant) else None for each in (axis.start, axis.stop, axis.step)]:
+            case [int(first), int(last), int(by)] if by != 0:
+                self._count = len(range(first, last, by))
 
     def count_product(self, axes: Sequence[WrittenAxis]) -> None:
         """A variable for each axis of an ``ndrange``, from the number of the iteration; the last axis is the fastest."""
@@ -168,7 +172,7 @@ class _Counter:
         skip = (self._count_down(many), *self._advance(many))
         for statement in (*skip, *(step for _, step in self._steps)):
             locate(statement, span)
-        return Counter(self._left, skip, tuple(self._steps))
+        return Counter(self._left, skip, tuple(self._steps), self._count)
 
     def _count_down(self, by: ast.expr) -> ast.stmt:
         return set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), by))
