@@ -48,6 +48,7 @@ from qgraph.lowering.codegen.task_codegen import (
     unravel,
     without_handles,
 )
+from qgraph.lowering.codegen.unrolling import stopping
 from qgraph.lowering.graph.single_block import entry_of
 from qgraph.source import Span
 
@@ -64,7 +65,7 @@ def block_code(plan: GraphPlan, cuda: object, dtypes: Dtypes) -> tuple[TaskCode,
     ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
     """
     program = plan.program
-    writer = _Block(program, cuda, dtypes)
+    writer = _Block(program, plan.stop, cuda, dtypes)
     body = [*writer.head(), *writer.body()]
     # Its place among the tasks of the plan is that of the first: a code has one.
     first = next(node.task for node in plan.nodes if node.task is not None)
@@ -129,8 +130,9 @@ class _Lines:
 class _Block:
     """Writes the control flow, and collects the functions of the tasks and what these need."""
 
-    def __init__(self, program: Program, cuda: object, dtypes: Dtypes) -> None:
+    def __init__(self, program: Program, stop: int, cuda: object, dtypes: Dtypes) -> None:
         self._program = program
+        self._stop = stop
         self._dtypes = dtypes
         self._reductions = {task.name: ReductionCode(task, dtypes) for task in program.tasks()}
         # How many values a thread may have of each dtype: tasks use the same memory one after another.
@@ -189,7 +191,7 @@ class _Block:
         out.control(f"while {again} != 0:")
         with out.deeper():
             self._block(loop.body)
-            self._task(loop.condition)
+            self._task(stopping(loop.condition, self._stop))
             out.vote(again, decided)
 
     def _branch(self, branch: Branch) -> None:
