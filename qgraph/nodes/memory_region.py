@@ -192,7 +192,7 @@ class Box(Protocol):
 class MemRegionNode(GraphNode):
     """What memset and memcpy nodes have in common.
 
-    A node of no size is not legal: it is switched off, and keeps the parameters it had. Some changes cannot be made in an
+    A node of no size is not legal: it is switched off, and takes the placeholder's parameters. Some changes cannot be made in an
     executable graph, such as another shape of a box in two dimensions: then ``rejected`` is set, and the owner makes another
     executable from the definition.
     """
@@ -220,6 +220,9 @@ class MemRegionNode(GraphNode):
         if enabled:
             self._set(rows)
             self.rejected = self.executable is None or self._patch() != 0
+        else:
+            # The parameters of an earlier call name memory that may be gone when the node is defined again.
+            self.forget()
         if enabled is self.off:
             self.off = not enabled
             self.instantiated()

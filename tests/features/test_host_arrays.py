@@ -98,6 +98,7 @@ def turned(f, m):
     f[...] = m.T[::-1]
 
 
+@pytest.mark.filterwarnings("ignore::qgraph.PerformanceWarning")
 def test_temporaries_and_globals(rig):
     def kernel(x, out):
         t = qgraph.empty_like(x)

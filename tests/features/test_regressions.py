@@ -468,3 +468,16 @@ def fields_named_so(_s, out):
 
 def test_fields_that_are_called_so(check):
     check(fields_named_so, lambda: (Underscored(np.arange(700), 3), np.zeros(700, np.int64)))
+
+
+def extremes_of_negations(x, y, z, largest, smallest):
+    for i in range(x.shape[0]):
+        largest[i] = max(max(x[i], -y[i]), z[i])
+        smallest[i] = min(min(x[i], -y[i]), -z[i])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "float32"])
+def test_extremes_of_negations(check, dtype):
+    """ptxas forgot the sign of `-y[i]` where integers have 16 or 32 bits."""
+    given = np.random.default_rng(5).integers(-100, 100, (3, 300)).astype(dtype)
+    check(extremes_of_negations, lambda: (*given.copy(), np.zeros(300, dtype), np.zeros(300, dtype)))

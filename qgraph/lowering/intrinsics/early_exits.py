@@ -33,22 +33,23 @@ def note_least_word() -> Intrinsic:
         lock = builder.gep(scratch, [first])
         least = builder.gep(lock, [ir.Constant(_WORD, 1)])
         free, taken = (ir.Constant(_WORD, value) for value in (0, 1))
-        turn, inside, done = (builder.append_basic_block(f"fault.{name}") for name in ("turn", "inside", "done"))
-        builder.branch(turn)
-        # The holder lets go before its warp goes round again, so that no thread waits for one of its own warp.
-        builder.position_at_end(turn)
-        seen = builder.extract_value(builder.cmpxchg(lock, free, taken, "monotonic", "monotonic"), 0)
-        builder.cbranch(builder.icmp_unsigned("==", seen, free), inside, turn)
-        builder.position_at_end(inside)
-        # Past the cache of this multiprocessor: another one may have written it last.
-        before = builder.atomic_rmw("min", least, key, "monotonic")
-        with builder.if_then(builder.icmp_signed("<", key, before)):
-            for place, value in enumerate((number, key, *details)):
-                builder.store(value, builder.gep(words, [ir.Constant(_WORD, place)]))
-            context.fence(builder)
-        builder.atomic_rmw("xchg", lock, free, "monotonic")
-        builder.branch(done)
-        builder.position_at_end(done)
+        # Few threads meet a smaller key than all before, so that few wait for the lock, and one atomic each is all for the rest.
+        smaller = builder.icmp_signed("<", key, builder.atomic_rmw("min", least, key, "monotonic"))
+        with builder.if_then(smaller, likely=False):
+            turn, inside = (builder.append_basic_block(f"fault.{name}") for name in ("turn", "inside"))
+            builder.branch(turn)
+            # The holder lets go before its warp goes round again, so that no thread waits for one of its own warp.
+            builder.position_at_end(turn)
+            seen = builder.extract_value(builder.cmpxchg(lock, free, taken, "monotonic", "monotonic"), 0)
+            builder.cbranch(builder.icmp_unsigned("==", seen, free), inside, turn)
+            builder.position_at_end(inside)
+            # Whoever has the smallest key writes last: others see here that it is not theirs.
+            now = builder.atomic_rmw("min", least, ir.Constant(_WORD, NO_KEY), "monotonic")
+            with builder.if_then(builder.icmp_signed("==", key, now)):
+                for place, value in enumerate((number, key, *details)):
+                    builder.store(value, builder.gep(words, [ir.Constant(_WORD, place)]))
+                context.fence(builder)
+            builder.atomic_rmw("xchg", lock, free, "monotonic")
         return context.get_dummy_value()
 
     return Intrinsic("note_least", typer, emit)

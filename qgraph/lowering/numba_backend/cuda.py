@@ -38,7 +38,12 @@ from qgraph.lowering.numbers.compile_errors import kernel_errors, place_of
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.typing_contexts import NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx import link
-from qgraph.lowering.ptx.ptx_rewrite import canonical, without_results, without_unread_parameters
+from qgraph.lowering.ptx.ptx_rewrite import (
+    canonical,
+    without_fused_negations,
+    without_results,
+    without_unread_parameters,
+)
 
 
 def cuda_module() -> Any:
@@ -302,7 +307,7 @@ def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[No
 def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
     with _NVVM_LOCK:
         text: str = unit.compile().decode()
-    text = without_unread_parameters(without_results(text.strip("\x00").strip()))
+    text = without_unread_parameters(without_fused_negations(without_results(text.strip("\x00").strip())))
     if capability >= PROGRAMMATIC:
         _check_waits_first(text)
         text = _wait_late(text)

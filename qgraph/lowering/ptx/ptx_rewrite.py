@@ -1,4 +1,4 @@
-"""Rewriting PTX: only the entry's name is external, others are local to the text; and its parameters."""
+"""Rewriting PTX: names (only the entry's is external), parameters, and instructions that ptxas can do without or gets wrong."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _ATOMIC = re.compile(
     r"\batom(?P<how>(?:\.global|\.shared)?\.(?:add|min|max|and|or|xor)\.(?:u32|s32|u64|s64|b32|b64|f32|f64))"
     r"\s+(?P<old>%\w+),\s*(?P<rest>[^;]+;)"
 )
+_NEGATION = re.compile(r"\bneg\.s(?P<bits>16|32)\s+(?P<to>%\w+),\s*(?P<of>%\w+);")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
 
@@ -47,6 +48,15 @@ def without_results(ptx: str) -> str:
 
     read = Counter(_REGISTER.findall(ptx))
     return _ATOMIC.sub(shorter, ptx)
+
+
+def without_fused_negations(ptx: str) -> str:
+    """``-x`` of 16 and 32 bits becomes ``~x + 1``, which ptxas cannot fold into the instruction that uses it.
+
+    From sm_90 on, ptxas of CUDA 12.9 to 13.3 (13.5 does not) makes one ``VIMNMX3`` of ``max(max(x, -y), z)``, also of minima,
+    and forgets the sign of ``y``: that instruction has no negated operands.
+    """
+    return _NEGATION.sub(r"not.b\g<bits> \g<to>, \g<of>;\n\tadd.s\g<bits> \g<to>, \g<to>, 1;", ptx)
 
 
 _HEADER = re.compile(r"(?P<before>\.entry\s+[\w$]+\s*\()(?P<parameters>[^)]*)\)")

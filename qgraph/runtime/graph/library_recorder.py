@@ -60,7 +60,8 @@ class LibraryRecorder:
                 "call the kernel once before the capture, with the same arrays",
             )
         arrays = [_array(library, view) for view in views]
-        recording = Recording(self._device, None, "thread_local", ())
+        # Nothing is launched for arrays without elements.
+        recording = Recording(self._device, None, "thread_local", (), may_be_empty=True)
         try:
             if what not in self._warm:
                 # Libraries load code and plan at their first call, which no capture allows.

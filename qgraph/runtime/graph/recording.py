@@ -37,10 +37,12 @@ class Recording(RecordedGraph):
         "a recorded graph cannot be pickled or copied: its nodes belong to this process", "record it again in the other one"
     )
 
-    def __init__(self, device: DeviceContext, stream: object, mode: str, keep: Sequence[Any]) -> None:
+    def __init__(
+        self, device: DeviceContext, stream: object, mode: str, keep: Sequence[Any], *, may_be_empty: bool = False
+    ) -> None:
         if mode not in MODES:
             raise ArgumentError(f"{mode!r} is not a mode of a capture", hint=f"the modes are {', '.join(map(repr, MODES))}")
-        self._device, self._epoch, self._mode = device, device.epoch, mode
+        self._device, self._epoch, self._mode, self._may_be_empty = device, device.epoch, mode, may_be_empty
         self.ordinal = device.ordinal
         given = None if stream is None else handle_of(stream)
         if given in LASTING:
@@ -94,7 +96,7 @@ class Recording(RecordedGraph):
             if graph is None:
                 return
             made = _Graph(self._device, graph, kept)
-            if not made.plan.nodes:
+            if not made.plan.nodes and not self._may_be_empty:
                 raise CudaError(
                     "the capture recorded nothing: whatever was launched went to other streams",
                     hint="launch on `g.stream`: PyTorch, CuPy and qgraph do that, numba.cuda takes it in brackets",
