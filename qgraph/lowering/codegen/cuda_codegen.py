@@ -82,7 +82,7 @@ class Kernels:
         """The kernel of ``node``; in the body of an unrolled loop it begins with a guard."""
         task = node.task
         assert task is not None
-        node = _with_decision(node, lambda task: stopping(task, self._stop))
+        node = _with_decision(node, lambda task: stopping(task, self._stop, unrolling))
         entered = self._entries.get(node.index)
         if entered is not None and entered.counted is not None:
             counter = self._counter(entered)

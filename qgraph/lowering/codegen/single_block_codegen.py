@@ -48,11 +48,12 @@ from qgraph.lowering.codegen.task_codegen import (
     unravel,
     without_handles,
 )
-from qgraph.lowering.codegen.unrolling import stopping
 from qgraph.lowering.graph.single_block import entry_of
 from qgraph.source import Span
 
 _BARRIER = "_cuda.syncthreads()"
+# A loop looks whether it was stopped once in so many iterations, a power of two: a look takes as long as a short iteration.
+_SELDOM = 64
 # How many values a thread combines between two barriers.
 _FAN = 8
 # Bytes of shared memory that values of reductions may take: devices have 48 KiB for the asking.
@@ -121,9 +122,13 @@ class _Lines:
         assert not self.owed, "a barrier is missing"
         self._write(*lines)
 
-    def vote(self, name: str, slot: int) -> None:
-        """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``slot`` so: a barrier."""
-        self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {SLOTS.name}[{slot}] != 0 else 0)")
+    def vote(self, name: str, slot: int, unless: str = "") -> None:
+        """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``slot`` so: a barrier.
+
+        ``unless`` is a condition under which it does not look.
+        """
+        also = f" and not ({unless})" if unless else ""
+        self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {SLOTS.name}[{slot}] != 0{also} else 0)")
         self.owed = ""
 
 
@@ -188,11 +193,13 @@ class _Block:
         else:
             out.settle()
             out.control(f"{again} = 1")
-        out.control(f"while {again} != 0:")
+        turns = f"{again}_turns"
+        out.control(f"{turns} = 0", f"while {again} != 0:")
         with out.deeper():
+            out.control(f"{turns} += 1")
             self._block(loop.body)
-            self._task(stopping(loop.condition, self._stop))
-            out.vote(again, decided)
+            self._task(loop.condition)
+            out.vote(again, decided, f"{turns} & {_SELDOM - 1} == 0 and _stopped({SLOTS.name}, {self._stop})")
 
     def _branch(self, branch: Branch) -> None:
         out, chosen, decided = self._out, self._vote_name(), branch.condition_slot.index

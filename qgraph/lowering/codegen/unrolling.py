@@ -317,15 +317,20 @@ def _decide(handle: str, test: str) -> str:
     return f"_set_condition({SLOTS.name}, 0, {handle}, 1 if {test} else 0)"
 
 
-def stopping(task: Task, stop: int) -> Task:
-    """The condition task of a loop: its end comes, too, where word ``stop`` of scratch is not 0, which it reads first."""
+def stopping(task: Task, stop: int, unrolling: Unrolling | None) -> Task:
+    """The condition task of a loop: its end comes, too, where word ``stop`` of scratch is not 0, which it reads first.
+
+    Of the copies in a turn of the device the last one does. A host that drives the loop need not launch the next turn.
+    """
     if task.role != "condition":
         return task
     *others, last = copied(list(task.body))
     assert isinstance(last, ast.Expr)
     assert isinstance(last.value, ast.Call)
     last.value.args[-1] = ast.IfExp(ast.Name("_stopping", ast.Load()), ast.Constant(0), last.value.args[-1])
-    body = (*generated(_stopping(stop)), *others, last)
+    seldom = unrolling is not None and unrolling.counted is None
+    last_copy = f" if {NEXT.name} == 0 or {NEXT.name} == {unrolling.guards + unrolling.copies} else False" if seldom else ""
+    body = (*generated(_stopping(stop) + last_copy), *others, last)
     return replace(task, body=body, names={**task.names, "_stopped": intrinsics.stopped})
 
 

@@ -16,10 +16,10 @@ from qgraph.errors import CudaError
 from qgraph.runtime.values.watchdog import limit, tell
 from qgraph.source import Span
 
-# Seconds in which the host asks without a pause; then it sleeps for so small a part of the time that it has waited, and for no
-# longer than this.
-_AT_ONCE = 2e-4
-_PART = 16
+# Seconds in which the host asks without a pause, as the driver would; then it sleeps for so small a part of the time that it
+# has waited, and for no longer than this.
+_AT_ONCE = 5e-3
+_PART = 128
 _LONGEST = 0.02
 # How many loops the watchdog names.
 _NAMED = 4
