@@ -218,6 +218,66 @@ def on_a_thread() -> None:
     print("on a thread")
 
 
+def on_the_device() -> None:
+    """Every form of a device loop, on CUDA: plain and unrolled graphs, one block, the host in charge, and other streams."""
+    ways: dict[str, dict[str, Any]] = {
+        "device": {"conditional": "device"},
+        "one block": {"conditional": "device", "fuse": True},
+        "host": {"conditional": "host"},
+        "launches": {"graph": False},
+    }
+    for way, options in ways.items():
+        for name in ("do-while", "one block", "serial", "inner loop"):
+            function, endless, ends = CASES[name]
+            kernel = qgraph.kernel(backend="cuda", **options)(function.__wrapped__)
+
+            def call(make: Callable[[], tuple[Any, ...]], kernel: Any = kernel) -> list[np.ndarray]:
+                given = [qgraph.asarray(each, backend="cuda") for each in make()]
+                kernel(*given)
+                qgraph.synchronize()
+                return [qgraph.to_numpy(each) for each in given]
+
+            # The second time it runs long: then its loops are unrolled, where they can be.
+            for _ in range(2):
+                expected = ends()
+                kernel.reference(*expected)
+                for one, other in zip(call(ends), expected, strict=True):
+                    np.testing.assert_array_equal(one, other)
+                interrupted(lambda call=call, endless=endless: call(endless))
+        print(way)
+
+
+def waits_on_the_device() -> None:
+    """Whoever waits: for numbers, for an element, for a copy, in a stream of its own, and behind calls that come back."""
+    kernel = qgraph.kernel(backend="cuda", conditional="device")(counted_down.__wrapped__)
+    x, counter = (qgraph.asarray(each, backend="cuda") for each in CASES["do-while"][2]())
+    bound = kernel.bind(x, counter)
+    for _ in range(3):
+        counter[()] = 2
+        bound.launch()
+    for wait in (qgraph.synchronize, lambda: x[0], lambda: qgraph.to_numpy(x), lambda: x.fill(0)):
+        counter[()] = 0
+        bound.launch()
+        interrupted(wait)
+        counter[()] = 3
+        x.fill(0)
+        bound.launch()
+        assert (qgraph.to_numpy(x) == 3).all()
+    from cuda.bindings import driver
+
+    _, stream = driver.cuStreamCreate(1)
+    with qgraph.stream(int(stream)):
+        counter[()] = 0
+        bound.launch()
+    interrupted(qgraph.synchronize)
+    with qgraph.stream(int(stream)):
+        counter[()] = 5
+        x.fill(0)
+        bound.launch()
+    assert (qgraph.to_numpy(x) == 5).all()
+    print("waits")
+
+
 def left_behind() -> None:
     """A thread whose loop never ends does not keep the process from ending."""
     threading.Thread(target=lambda: counted_down(np.zeros(100), np.array(0)), daemon=True).start()

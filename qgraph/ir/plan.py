@@ -353,10 +353,20 @@ class GraphPlan:
         }
 
     @property
-    def scratch_words(self) -> int:
-        """8-byte words of device scratch: those of the program, and behind them those of unrolled loops."""
+    def stop(self) -> int:
+        """The word of scratch that ends every device loop after its iteration where it is not 0: the host writes it."""
         unrolled = self.unrolled
-        words = unrolled[-1].end if unrolled else self.program.scratch_words
+        return unrolled[-1].end if unrolled else self.program.scratch_words
+
+    @property
+    def loops(self) -> tuple[Span, ...]:
+        """Where the device loops stand."""
+        return tuple(node.span for node in self.nodes if isinstance(node.control, Loop))
+
+    @property
+    def scratch_words(self) -> int:
+        """8-byte words of device scratch: those of the program, behind them those of unrolled loops, and what stops loops."""
+        words = self.stop + bool(self.loops)
         return words + words % 2
 
     @property

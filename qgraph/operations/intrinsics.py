@@ -275,6 +275,11 @@ def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     slots[index] = value
 
 
+def stopped(words: Any, index: int) -> bool:
+    """Whether ``words[index]`` is not 0 now: the host may write it at any time."""
+    return bool(words[index] != 0)
+
+
 def ticks() -> int:
     """What the processor's counter of time says now; how many a second there are is its own matter."""
     raise AssertionError("generated code for the CPU calls this")

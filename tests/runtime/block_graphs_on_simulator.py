@@ -12,6 +12,7 @@ import numpy as np
 import qgraph
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.lowering.compile import compile_simulator
+from qgraph.operations import intrinsics
 from qgraph.runtime.executors import graph, single_block
 from qgraph.runtime.executors import unrolled as cuda_unrolled
 from qgraph.runtime.values.array_view import view_of_host
@@ -123,9 +124,37 @@ def row():
         kernel.executable.close()
 
 
+def stopped():
+    """The host writes the word while the one kernel runs: its loops end, and those of the next launch do not."""
+    looks = []
+
+    def looking(words, index):
+        looks.append(index)
+        if len(looks) == 20:
+            words[index] = 1
+        return intrinsics.stopped(words, index)
+
+    plainly = simulated.cuda_simulator._simulated_value
+
+    def replaced(value, *rest):
+        return looking if value is intrinsics.stopped else plainly(value, *rest)
+
+    simulated.cuda_simulator._simulated_value = replaced
+    for function in (do_while, nested):
+        looks.clear()
+        kernel = Kernel(function, *arguments(function, 3), unrolled=True)
+        with np.errstate(over="ignore"):
+            kernel(*arguments(function, 1 << 40))
+        assert kernel.executable.nodes == 1
+        assert set(looks) == {kernel.plan.stop}
+        assert 20 <= len(looks) < 30
+        kernel.executable._resources.loops.write(0)
+        kernel.agrees(*arguments(function, 12))
+
+
 if __name__ == "__main__":
     install()
-    if sys.argv[1:] in (["stale"], ["row"]):
+    if sys.argv[1:] in (["stale"], ["row"], ["stopped"]):
         globals()[sys.argv[1]]()
     else:
         forms({"do_while": do_while, "nested": nested}[sys.argv[1]], sys.argv[2] == "unrolled")

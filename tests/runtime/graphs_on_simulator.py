@@ -27,7 +27,7 @@ from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, Cuda
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda_simulator
 from qgraph.operations import intrinsics
-from qgraph.runtime.driver import arena
+from qgraph.runtime.driver import arena, stop_stream
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import memory as cuda_memory
 from qgraph.runtime.driver import stream as cuda_stream
@@ -41,6 +41,7 @@ from qgraph.runtime.values.array_view import view_of_host
 from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.pending_errors import PendingErrors
 from qgraph.runtime.values.prepared_call import Call
+from qgraph.runtime.values.running_loops import RunningLoops
 from qgraph.runtime.values.struct_formats import FORMATS
 from tests.loop_kernels import COUNTED, trading
 from tests.running_again import function_of
@@ -124,7 +125,13 @@ def snapshot(launch):
     return code, kernel, grid, block, values
 
 
+# Called before each kernel.
+before_kernels = []
+
+
 def run_kernel(code, kernel, grid, block, values):
+    for each in before_kernels:
+        each()
     left = iter(values)
     arguments = []
     for parameter in code.parameters:
@@ -245,6 +252,17 @@ class Driver:
     def cuStreamCreate(self, flags):
         return 0, 0
 
+    def cuCtxGetStreamPriorityRange(self):
+        return 0, 0, -5
+
+    def cuStreamCreateWithPriority(self, flags, priority):
+        assert (flags, priority) == (1, -5)
+        return 0, 99
+
+    def cuStreamWriteValue32(self, stream, target, value, flags):
+        ctypes.memmove(target, value.to_bytes(4, "little"), 4)
+        return (0,)
+
     def cuStreamDestroy(self, stream):
         return (0,)
 
@@ -289,6 +307,7 @@ class Device:
 
     def __init__(self):
         self.kept = PendingErrors()
+        self.running = RunningLoops(lambda: None, self.kept.keep)
         self.made = {}
 
     def alive(self, epoch):
@@ -309,7 +328,7 @@ class Device:
     def _nothing(self, *_):
         pass
 
-    pop = retire = free_retired = wait = wait_at_exit = trim = _nothing
+    pop = retire = free_retired = wait = wait_for = wait_at_exit = trim = _nothing
 
 
 driver = Driver()
@@ -336,13 +355,14 @@ def install():
         node_updates,
         relaunch,
         resources,
+        stop_stream,
         cuda_stream,
         cuda_unrolled,
     ):
         module.driver = driver
     graph_builder.add_dependencies = add_dependencies
     graph_builder._add_any_node = driver.add_any_node
-    for module in (cuda_graph, graph_exec_cache, resources, kernels, graph_builder, cuda_memory, cuda_unrolled):
+    for module in (cuda_graph, graph_exec_cache, resources, kernels, graph_builder, cuda_memory, cuda_unrolled, stop_stream):
         module.outside_captures = contextlib.nullcontext
     kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
     plainly = cuda_simulator._simulated_value
@@ -452,6 +472,29 @@ def counted():
             assert several or kernel.executable._runs == form, (function, turns)
             form = "plain" if turns < few else "few" if turns < many else "many"
         assert seen == {"plain", "few", "many"}, function
+
+
+def stopped():
+    """The word that the host writes ends a loop that would not end, in every form; later launches are whole again."""
+    small = cuda_unrolled._SMALL
+    for function in (do_while, nested, *COUNTED):
+        for unrolled, most in ((False, small), (True, small), (True, 2)):
+            cuda_unrolled._SMALL = most
+            n = 40 if most == 2 else 5
+            kernel = Kernel(function, *arguments(function, 3), unrolled=unrolled)
+            loops = kernel.executable._resources.loops
+            assert [span.line for span in loops.spans] == [node.span.line for node in kernel.plan.nodes if node.kind == "while"]
+            for after in (1, 100):
+                kernel.agrees(*arguments(function, 9, n=n))
+                ran = itertools.count()
+                before_kernels.append(lambda ran=ran, after=after, loops=loops: next(ran) == after and loops.write(1))
+                with np.errstate(over="ignore"):
+                    kernel(*arguments(function, 1 << 40, n=n))
+                before_kernels.clear()
+                assert after < next(ran) < after + 600, (function, unrolled)
+                loops.write(0)
+                kernel.agrees(*arguments(function, 12, n=n))
+    cuda_unrolled._SMALL = small
 
 
 def large():

@@ -18,6 +18,10 @@ Threads per row (``cooperative_codegen.py``): an inner loop that only combines v
 threads with shuffles, so that their loads are coalesced. How many is decided at each launch (``threads_per_row`` in
 ``runtime/graph/launch_shapes.py``); with one, the plain loop runs.
 
+Stopping (``stopping`` in ``unrolling.py``): the condition of each device loop reads a scratch word that the host writes where
+somebody interrupts it (``runtime/values/running_loops.py``), and is false where that is set. It is in device memory: a read of
+the host's would take longer than an iteration.
+
 Single block (``single_block_codegen.py``): with ``fuse=True`` the whole program also is one kernel of one block. Barriers
 stand in the control flow alone; conditions are broadcast by ``syncthreads_or``, so that nobody reads a slot that is being
 rewritten.

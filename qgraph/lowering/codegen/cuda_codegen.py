@@ -38,7 +38,7 @@ from qgraph.lowering.codegen.task_codegen import (
     unravel,
 )
 from qgraph.lowering.codegen.tiling import turns
-from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping
+from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
 
 # As in ``TaskCode``.
@@ -64,6 +64,7 @@ class Kernels:
         self._dtypes = dtypes
         self._guards = plan.guards
         self._entries = plan.entries
+        self._stop = plan.stop
 
     def of(self, node: Node) -> Iterator[tuple[str, TaskCode, Function]]:
         """All kernels of ``node``, each with its name: one, or a second one for the copies of a loop that is counted."""
@@ -81,6 +82,7 @@ class Kernels:
         """The kernel of ``node``; in the body of an unrolled loop it begins with a guard."""
         task = node.task
         assert task is not None
+        node = _with_decision(node, lambda task: stopping(task, self._stop, unrolling))
         entered = self._entries.get(node.index)
         if entered is not None and entered.counted is not None:
             counter = self._counter(entered)
@@ -92,7 +94,7 @@ class Kernels:
             if unrolling.counted is not None:
                 counter = self._counter(unrolling)
                 if unrolling.counted.node == node.index:
-                    around = functools.partial(emit_counter_step, unrolling=unrolling, counter=counter)
+                    around = functools.partial(emit_counter_step, unrolling=unrolling, counter=counter, stop=self._stop)
                 else:
                     node, variables = stepping(node, counter)
                     head = [*head, *variables]

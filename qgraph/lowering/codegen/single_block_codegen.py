@@ -52,6 +52,8 @@ from qgraph.lowering.graph.single_block import entry_of
 from qgraph.source import Span
 
 _BARRIER = "_cuda.syncthreads()"
+# A loop looks whether it was stopped once in so many iterations, a power of two: a look takes as long as a short iteration.
+_SELDOM = 64
 # How many values a thread combines between two barriers.
 _FAN = 8
 # Bytes of shared memory that values of reductions may take: devices have 48 KiB for the asking.
@@ -64,7 +66,7 @@ def block_code(plan: GraphPlan, cuda: object, dtypes: Dtypes) -> tuple[TaskCode,
     ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
     """
     program = plan.program
-    writer = _Block(program, cuda, dtypes)
+    writer = _Block(program, plan.stop, cuda, dtypes)
     body = [*writer.head(), *writer.body()]
     # Its place among the tasks of the plan is that of the first: a code has one.
     first = next(node.task for node in plan.nodes if node.task is not None)
@@ -120,17 +122,22 @@ class _Lines:
         assert not self.owed, "a barrier is missing"
         self._write(*lines)
 
-    def vote(self, name: str, slot: int) -> None:
-        """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``slot`` so: a barrier."""
-        self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {SLOTS.name}[{slot}] != 0 else 0)")
+    def vote(self, name: str, slot: int, unless: str = "") -> None:
+        """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``slot`` so: a barrier.
+
+        ``unless`` is a condition under which it does not look.
+        """
+        also = f" and not ({unless})" if unless else ""
+        self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {SLOTS.name}[{slot}] != 0{also} else 0)")
         self.owed = ""
 
 
 class _Block:
     """Writes the control flow, and collects the functions of the tasks and what these need."""
 
-    def __init__(self, program: Program, cuda: object, dtypes: Dtypes) -> None:
+    def __init__(self, program: Program, stop: int, cuda: object, dtypes: Dtypes) -> None:
         self._program = program
+        self._stop = stop
         self._dtypes = dtypes
         self._reductions = {task.name: ReductionCode(task, dtypes) for task in program.tasks()}
         # How many values a thread may have of each dtype: tasks use the same memory one after another.
@@ -186,11 +193,13 @@ class _Block:
         else:
             out.settle()
             out.control(f"{again} = 1")
-        out.control(f"while {again} != 0:")
+        turns = f"{again}_turns"
+        out.control(f"{turns} = 0", f"while {again} != 0:")
         with out.deeper():
+            out.control(f"{turns} += 1")
             self._block(loop.body)
             self._task(loop.condition)
-            out.vote(again, decided)
+            out.vote(again, decided, f"{turns} & {_SELDOM - 1} == 0 and _stopped({SLOTS.name}, {self._stop})")
 
     def _branch(self, branch: Branch) -> None:
         out, chosen, decided = self._out, self._vote_name(), branch.condition_slot.index

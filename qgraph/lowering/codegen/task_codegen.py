@@ -53,6 +53,7 @@ BUILTINS = {
     "_spread": intrinsics.spread,
     "_is_over": intrinsics.is_over,
     "_set_condition": intrinsics.set_condition,
+    "_stopped": intrinsics.stopped,
     "_quotient": intrinsics.quotient,
     "_remainder": intrinsics.remainder,
     "_assume_u32": intrinsics.assume_u32,

@@ -270,7 +270,7 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
     return replace(node, task=task), generated("\n".join(lines))
 
 
-def emit_counter_step(body: Statements, unrolling: Unrolling, counter: Counter) -> Statements:
+def emit_counter_step(body: Statements, unrolling: Unrolling, counter: Counter, stop: int) -> Statements:
     """What the kernel that counts does in place of its ``body``: that of all iterations of a turn, where it is behind copies.
 
     All iterations of a turn are done at once, but of the last turn the last one, and those in which names of arrays would not
@@ -281,13 +281,15 @@ def emit_counter_step(body: Statements, unrolling: Unrolling, counter: Counter) 
     return generated(
         f"_copies = {NEXT.name} >> 32",
         f"_left = {left}",
+        _stopping(stop),
         "if _copies > 0:",
         f"    {MANY} = _copies if _left > _copies else (_left - 1) // {period} * {period}",
         f"    {TURN} += {MANY}",
         "    skip",
         "    if _left > _copies:",
         f"        {SLOTS.name}[{unrolling.turns}] = {TURN}",
-        f"        if {NEXT.name} & 1: {_decide(HANDLE.name, f'{left} > _copies')}",
+        # Else what follows is one more turn, as it has been decided, but where the host ends the loop.
+        f"        if {NEXT.name} & 1 or _stopping: {_decide(HANDLE.name, f'{left} > _copies and not _stopping')}",
         "while _copies == 0 or _left <= _copies:",
         "    body",
         f"    if _copies == 0 or {left} <= 0: break",
@@ -315,6 +317,27 @@ def entering(task: Task, unrolling: Unrolling, counter: Counter) -> Task:
 def _decide(handle: str, test: str) -> str:
     """The call that lets the while node with ``handle``, which is not 0, run another turn where ``test`` is true."""
     return f"_set_condition({SLOTS.name}, 0, {handle}, 1 if {test} else 0)"
+
+
+def stopping(task: Task, stop: int, unrolling: Unrolling | None) -> Task:
+    """The condition task of a loop: its end comes, too, where word ``stop`` of scratch is not 0, which it reads first.
+
+    Of the copies in a turn of the device the last one does. A host that drives the loop need not launch the next turn.
+    """
+    if task.role != "condition":
+        return task
+    *others, last = copied(list(task.body))
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Call)
+    last.value.args[-1] = ast.IfExp(ast.Name("_stopping", ast.Load()), ast.Constant(0), last.value.args[-1])
+    seldom = unrolling is not None and unrolling.counted is None
+    last_copy = f" if {NEXT.name} == 0 or {NEXT.name} == {unrolling.guards + unrolling.copies} else False" if seldom else ""
+    body = (*generated(_stopping(stop) + last_copy), *others, last)
+    return replace(task, body=body, names={**task.names, "_stopped": intrinsics.stopped})
+
+
+def _stopping(stop: int) -> str:
+    return f"_stopping = _stopped({SLOTS.name}, {stop})"
 
 
 def emit_guard_store(task: Task, unrolling: Unrolling) -> Task:

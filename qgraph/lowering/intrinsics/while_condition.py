@@ -63,6 +63,26 @@ def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value
     return context.get_dummy_value()
 
 
+# In the memory of the device, where a read costs what any other of the condition's costs, and is on its way together with
+# them; a read of the host's memory takes longer than an iteration. Past all caches of one multiprocessor: a loop in one block
+# never ends its kernel.
+_STOPPED = "ld.volatile.u64 $0, [$1];"
+
+
+def stopped_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.stopped``: a load that no compiler moves or leaves out."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.boolean, args[0], types.intp)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        word = element(context, builder, sig, args)
+        found = builder.asm(ir.FunctionType(ir.IntType(64), [word.type]), _STOPPED, "=l,l", [word], True)
+        return builder.icmp_unsigned("!=", found, ir.Constant(found.type, 0))
+
+    return Intrinsic("stopped", typer, emit)
+
+
 # How its load ends in the PTX, so that it is told from volatile loads of others: Numba's atomics on floats begin with one.
 PEEKED = "// intrinsics.peek"
 # The most blocks of a grid that peeks. All warps read one word past the caches of multiprocessors, one after the other: on an

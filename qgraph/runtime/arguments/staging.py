@@ -100,6 +100,9 @@ def stage(
     ]
 
     def finish() -> None:
+        if pool.device.running.some:
+            # A copy to memory that is not page-locked waits inside the driver.
+            pool.device.wait_for(stream)
         with pool.device.activate():
             _copy_back(outputs, stream)
         for buffer in buffers:

@@ -15,6 +15,7 @@ from qgraph import forks
 from qgraph.errors import BackendError, CudaError
 from qgraph.forks import WAYS_OUT, in_child
 from qgraph.runtime.values.pending_errors import PendingErrors
+from qgraph.runtime.values.running_loops import RunningLoops
 
 try:
     from cuda.bindings import driver as _bindings
@@ -25,7 +26,7 @@ driver: Any = _bindings
 
 _T = TypeVar("_T")
 
-_SUCCESS = 0
+_SUCCESS, _NOT_READY = 0, 600
 # What cuInit says in a child process of one that has called it.
 _NOT_INITIALIZED = "CUDA_ERROR_NOT_INITIALIZED"
 _ATTRIBUTE_MULTIPROCESSORS = 16
@@ -161,6 +162,8 @@ class DeviceContext:
         # A reset context comes back under the same handle: only the id tells them apart.
         # The epoch first: who finds the new id current finds that what it has is of an older one.
         self.epoch += 1
+        # What ran before is gone.
+        self.running = RunningLoops(self._block, self.kept.keep)
         self.context_id = call(driver.cuCtxGetId, self._context)
         self.notes = {}
         self._once = {}
@@ -269,7 +272,23 @@ class DeviceContext:
         self.kept.tell()
 
     def wait(self) -> None:
-        """Wait for all work on the device, and tell nothing."""
+        """Wait for all work on the device, and tell nothing. While loops may run, signals are handled, and may end them."""
+        self.running.wait_for_all(lambda: self._is_done(0))
+
+    def wait_for(self, stream: int) -> None:
+        """The same for the work in ``stream``, which exists."""
+
+        def block() -> None:
+            with self.activate():
+                call(driver.cuStreamSynchronize, stream)
+
+        self.running.wait(lambda: self._is_done(stream), block)
+
+    def _is_done(self, stream: int) -> bool:
+        with self.activate():
+            return int(driver.cuStreamQuery(stream)[0]) != _NOT_READY
+
+    def _block(self) -> None:
         with self.activate():
             call(driver.cuCtxSynchronize)
 

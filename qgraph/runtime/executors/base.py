@@ -18,6 +18,7 @@ from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
 from qgraph.runtime.driver.driver import ContextLost, DeviceContext, ExecutableClosed, driver
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out, fill
+from qgraph.runtime.driver.stop_stream import StopStream
 from qgraph.runtime.driver.stream import LASTING, is_capturing, private_stream, refuse_capture
 from qgraph.runtime.executors.graph_exec_cache import KEEP_AFTER
 from qgraph.runtime.executors.relaunch import PreparedLaunch, Relaunch, again, stop
@@ -32,6 +33,7 @@ from qgraph.runtime.native.native_launch import Counter
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import ResultReader
+from qgraph.runtime.values.running_loops import StoppableLoops
 from qgraph.runtime.values.temporaries import Temporaries
 
 
@@ -121,6 +123,10 @@ class CudaExecutable(ABC):
                 fill(scratch.pointer + each.guards * WORD, (1).to_bytes(WORD, "little"), 1, own)
         program = plan.plan.program
         resources.faults = DeviceFaults(self.device, program) if program.faults else None
+        if plan.plan.loops and self._handle_loops(plan.plan):
+            word = scratch.pointer + plan.plan.stop * WORD
+            resources.loops = StoppableLoops(plan.plan.loops, self.device.once(StopStream).writer(word))
+            self.device.running.add(resources.loops)
         # How many iterations each loop had that can be unrolled; the device writes it, whenever that is.
         self._turns = PinnedWords(self.device, len(unrolled)) if unrolled else None
         if self._turns is not None:
@@ -301,6 +307,9 @@ class CudaExecutable(ABC):
             self._resources.kept.end()
 
     def _run_chosen(self, stream: int) -> None:
+        loops = self._resources.loops
+        if loops is not None:
+            self.device.running.launched(loops, anywhere=stream not in LASTING)
         if self._block is None:
             self._run(stream)
         else:
@@ -311,7 +320,10 @@ class CudaExecutable(ABC):
         scratch, pinned = self._resources.scratch, self._resources.pinned
         if scratch is None or pinned is None:
             raise CudaError("this executable was closed")
-        copy_out(scratch.pointer + results.first * WORD, pinned.pointer, results.words * WORD, stream)
+        running = self.device.running.some
+        copy_out(scratch.pointer + results.first * WORD, pinned.pointer, results.words * WORD, stream, wait=not running)
+        if running:
+            self.device.wait_for(stream)
         self.device.kept.tell()
         return results.read(pinned.words, results.first)
 

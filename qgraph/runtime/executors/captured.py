@@ -58,7 +58,9 @@ class CapturedExecutable(CudaExecutable):
         return node_of_task(plan)
 
     def _build(self) -> None:
-        """There is a graph."""
+        """There is a graph, which others launch."""
+        if self._resources.loops is not None:
+            self.device.running.launched(self._resources.loops, anywhere=True)
 
     def _finish_building(self) -> None:
         # What no executable could be given is in the nodes as they are made.

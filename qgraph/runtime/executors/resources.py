@@ -13,6 +13,7 @@ from qgraph.runtime.executors.graph_exec_cache import GraphExecCache
 from qgraph.runtime.graph.graph_builder import GraphInstance
 from qgraph.runtime.graph.kernels import LoadedCode
 from qgraph.runtime.graph.nodes import NonKernelNodes
+from qgraph.runtime.values.running_loops import StoppableLoops
 
 
 class Resources:
@@ -26,6 +27,7 @@ class Resources:
         "faults",
         "graphs",
         "kept",
+        "loops",
         "more",
         "others",
         "pinned",
@@ -46,6 +48,8 @@ class Resources:
         self.pinned: PinnedWords | None = None
         self.others: NonKernelNodes | None = None
         self.faults: DeviceFaults | None = None
+        # Those on the device, which can be stopped.
+        self.loops: StoppableLoops | None = None
         # What else there is to free.
         self.more: list[NonKernelNodes | PinnedWords] = []
 
@@ -54,6 +58,7 @@ class Resources:
         if self.released:
             return
         self.released = True
+        self._forget_loops()
         graphs, self.graphs = self.graphs, []
         code, self.code = self.code, None
         if not self.device.alive(self.epoch):
@@ -71,6 +76,11 @@ class Resources:
         for memory in (self.scratch, self.pinned, self.arena, self.others, self.faults, *self.more):
             if memory is not None:
                 memory.free()
+
+    def _forget_loops(self) -> None:
+        # Their words are in scratch.
+        if self.loops is not None:
+            self.device.running.remove(self.loops)
 
     def start_again(self, graph: GraphInstance) -> None:
         """Destroy ``graph``, and those that keep arguments: others follow."""

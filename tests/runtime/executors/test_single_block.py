@@ -7,7 +7,9 @@ import pytest
 from tests.processes import agrees_on_the_simulator
 
 
-@pytest.mark.parametrize("arguments", [("do_while", "plain"), ("do_while", "unrolled"), ("stale",), ("row",)], ids="-".join)
+@pytest.mark.parametrize(
+    "arguments", [("do_while", "plain"), ("do_while", "unrolled"), ("stale",), ("row",), ("stopped",)], ids="-".join
+)
 def test_forms_on_the_simulator(arguments):
     pytest.importorskip("cuda.bindings")
     agrees_on_the_simulator("tests.runtime.block_graphs_on_simulator", *arguments)

@@ -30,6 +30,7 @@ from tests.processes import agrees_on_the_simulator
         "counted",
         "large",
         "whole_turns",
+        "stopped",
     ],
 )
 def test_graphs_on_the_simulator(part):
