@@ -27,20 +27,9 @@ from qgraph.frontend.statements.region import ArrayWords, Region, task_statement
 from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
+from qgraph.ir.faults import FAULTS, NO_KEY
 from qgraph.ir.global_arrays import GlobalArray
-from qgraph.ir.program import (
-    FAULTS,
-    HOST,
-    NO_KEY,
-    Branch,
-    Effects,
-    Loop,
-    NodeStatement,
-    Program,
-    Result,
-    Statement,
-    node_statements,
-)
+from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 

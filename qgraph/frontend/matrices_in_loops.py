@@ -29,7 +29,7 @@ from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.frontend.statements import loops
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element, temporary
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
 from qgraph.language import Func, atomic_exch, serial
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.source import as_written, copied, standing_for

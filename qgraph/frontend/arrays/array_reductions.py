@@ -16,7 +16,7 @@ from qgraph.frontend.inference.reduction_rules import PRODUCTS, operand, operand
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, task_statements
-from qgraph.ir.program import WORD
+from qgraph.ir.slots import WORD
 from qgraph.source import copied, standing_for
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}

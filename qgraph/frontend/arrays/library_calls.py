@@ -21,7 +21,7 @@ from qgraph.frontend.statements.node_statements import add_library_call, library
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
 from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
 from qgraph.source import as_written, standing_for

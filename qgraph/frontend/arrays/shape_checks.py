@@ -12,7 +12,7 @@ from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.bindings import Extent
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
 from qgraph.source import as_written, copied
 
 _HINT = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"

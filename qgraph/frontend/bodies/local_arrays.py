@@ -21,7 +21,7 @@ from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import SCALAR_DTYPES
+from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
 

@@ -48,8 +48,9 @@ from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
+from qgraph.ir.faults import FAULTS, KEY, UNSPECIFIED, Fault
 from qgraph.ir.functions import Function, function_tree
-from qgraph.ir.program import FAULTS, KEY, SLOTS, UNSPECIFIED, Fault
+from qgraph.ir.program import SLOTS
 from qgraph.language import Func
 from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied

@@ -29,7 +29,8 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, Carried, Effects, Reduction, Slot, itemsize
+from qgraph.ir.program import MAX_PARTIALS, NUMBER, Carried, Effects, Reduction
+from qgraph.ir.slots import WORD, Slot, itemsize
 from qgraph.ir.update_patterns import Combining, Match
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly

@@ -31,7 +31,8 @@ from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import FAULTS, SLOTS, Fault
+from qgraph.ir.faults import FAULTS, Fault
+from qgraph.ir.program import SLOTS
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 

@@ -39,8 +39,10 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
-from qgraph.ir.program import FAULTS, SLOTS, Fault, Slot
+from qgraph.ir.program import SLOTS
+from qgraph.ir.slots import Slot
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for

@@ -14,7 +14,9 @@ from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.bindings import HostExpr
 from qgraph.frontend.names.host_integers import HostIntegers
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Cast, EarlyExits, Effects, Fault, HostValue, Selection, Slot, Temporary
+from qgraph.ir.faults import EarlyExits, Fault
+from qgraph.ir.program import Cast, Effects, HostValue, Selection, Temporary
+from qgraph.ir.slots import Slot
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span

@@ -16,7 +16,8 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.condition_tasks import decide_test, unless_broken
 from qgraph.frontend.statements.task_builder import as_index, get_slot, locate, set_slot, small_task, trip_source
-from qgraph.ir.program import MANY, Counter, Slot, Task
+from qgraph.ir.program import MANY, Counter, Task
+from qgraph.ir.slots import Slot
 from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied
 

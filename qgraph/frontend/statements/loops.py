@@ -26,7 +26,8 @@ from qgraph.frontend.statements.region import Region, header, merge, needs_regio
 from qgraph.frontend.statements.serial_runs import without_iterations
 from qgraph.frontend.statements.task_builder import get_slot, parallel_task, set_slot, small_task
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Loop, Slot, Task
+from qgraph.ir.program import Loop, Task
+from qgraph.ir.slots import Slot
 from qgraph.source import Span, as_written, copied, standing_for
 
 

@@ -16,7 +16,9 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.task_builder import facts_of_statements, get_slot, sections_of, selected, set_slot
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import FAULTS, Effects, Fault, Slot, Task
+from qgraph.ir.faults import FAULTS, Fault
+from qgraph.ir.program import Effects, Task
+from qgraph.ir.slots import Slot
 from qgraph.source import Span, as_written
 
 

@@ -29,7 +29,8 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.atomic_updates import make_atomic
 from qgraph.ir.argument_types import ScalarType
-from qgraph.ir.program import SLOTS, Axis, Effects, Selection, Slot, Task
+from qgraph.ir.program import SLOTS, Axis, Effects, Selection, Task
+from qgraph.ir.slots import Slot
 from qgraph.operations import intrinsics
 from qgraph.polyhedral.array_sections import Section
 from qgraph.polyhedral.symbolic_integers import Poly

@@ -14,7 +14,8 @@ from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, made_array
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import SCALAR_DTYPES, Temporary
+from qgraph.ir.program import Temporary
+from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.language import ndrange
 from qgraph.source import as_written, copied, standing_for
 

@@ -16,7 +16,8 @@ import numpy as np
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import COARSENING
 from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import Program, Task, itemsize
+from qgraph.ir.program import Program, Task
+from qgraph.ir.slots import itemsize
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, Globals, Statements, generated, indented, shared_arrays, walk
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS, Combination

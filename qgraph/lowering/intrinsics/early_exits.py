@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.ir.program import NO_KEY
+from qgraph.ir.faults import NO_KEY
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.type_promotion import plain

@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.ir.program import WORD
+from qgraph.ir.slots import WORD
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations.intrinsics import LINE_WORDS, MOST, SPREAD
