@@ -17,6 +17,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.program import Cast, Effects, HostValue, Selection, Temporary
 from qgraph.ir.slots import Slot
+from qgraph.ir.trees import load
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span
@@ -217,7 +218,7 @@ class ProgramBuilder:
         if name not in self._host_sources:
             self.host_values.append(HostValue(name, source, span, check, text, note))
             self._host_sources[name] = source
-        return ast.copy_location(ast.Name(name, ast.Load()), expr)
+        return ast.copy_location(load(name), expr)
 
     @contextmanager
     def where(self, condition: ast.expr | None) -> Iterator[None]:
