@@ -30,7 +30,7 @@ from qgraph.frontend.statements import loops
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element, temporary
 from qgraph.ir.faults import Fault
-from qgraph.ir.trees import at_place, call_of, load, parsed, stored
+from qgraph.ir.trees import at_place, call_of, load, names_in, parsed, stored
 from qgraph.language import Func, atomic_exch, serial
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.source import as_written, copied, standing_for
@@ -142,9 +142,8 @@ class _Rewriting(ast.NodeTransformer):
 
     def _part(self, node: ast.expr) -> _Part:
         base, parts = (node.value, node.slice) if isinstance(node, ast.Subscript) else (node, None)
-        names = {child.id for child in ast.walk(base) if isinstance(child, ast.Name)}
         inside = [] if parts is None else parts.elts if isinstance(parts, ast.Tuple) else [parts]
-        known = isinstance(base, (ast.Name, ast.Attribute)) and not names & self._own.keys()
+        known = isinstance(base, (ast.Name, ast.Attribute)) and not names_in(base) & self._own.keys()
         axes = rank(self._scope, base) if known else 0
         dots = [at for at, each in enumerate(inside) if isinstance(each, ast.Constant) and each.value is ...]
         if dots:

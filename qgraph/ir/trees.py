@@ -1,4 +1,4 @@
-"""Small syntax trees: what generated code is put together from."""
+"""Small syntax trees, which generated code is put together from, and the names in a tree."""
 
 from __future__ import annotations
 
@@ -40,3 +40,8 @@ def at_place(tree: _Tree, node: ast.AST) -> _Tree:
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
     return tree
+
+
+def names_in(node: ast.AST) -> frozenset[str]:
+    """The names that are read or written under ``node``."""
+    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))

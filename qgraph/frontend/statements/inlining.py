@@ -28,7 +28,7 @@ from qgraph.frontend.statements.returns import (
     returns_structure,
 )
 from qgraph.ir.argument_types import StructType
-from qgraph.ir.trees import assign, at_place, load
+from qgraph.ir.trees import assign, at_place, load, names_in
 from qgraph.language import Func
 from qgraph.source import as_written, copied, standing_for
 
@@ -70,18 +70,19 @@ class _Pruning(ast.NodeTransformer):
         return result
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        names = {child.id for child in ast.walk(node.test) if isinstance(child, ast.Name)}
-        known = None if any(name in self._assigned for name in names) else known_test(self._scope, node.test)
+        known = None if self._varies(node.test) else known_test(self._scope, node.test)
         if known is None:
             return self.generic_visit(node)
         return self.block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
 
     def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
-        names = {child.id for child in ast.walk(node.subject) if isinstance(child, ast.Name)}
-        kept = None if any(name in self._assigned for name in names) else chosen_case(self._scope, node)
+        kept = None if self._varies(node.subject) else chosen_case(self._scope, node)
         if kept is None:
             return self.generic_visit(node)
         return self.block(kept) or [ast.copy_location(ast.Pass(), node)]
+
+    def _varies(self, node: ast.expr) -> bool:
+        return any(name in self._assigned for name in names_in(node))
 
 
 def _is_number(bound: Binding) -> bool:

@@ -19,7 +19,7 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.program import Effects, Task
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import assign, at_place, call_of, load, stored
+from qgraph.ir.trees import assign, at_place, call_of, load, names_in, stored
 from qgraph.source import Span, as_written
 
 
@@ -124,8 +124,7 @@ class SerialRun:
 
     def _runs(self, scope: Scope, assigned: Container[str], node: ast.For) -> bool:
         """Whether a loop inside a statement that assigns the names ``assigned`` has at least one iteration."""
-        names = (child.id for child in ast.walk(node.iter) if isinstance(child, ast.Name))
-        return not any(name in assigned for name in names) and surely_runs(self._unit, scope, node)
+        return not any(name in assigned for name in names_in(node.iter)) and surely_runs(self._unit, scope, node)
 
     def _bind(self, scope: Scope, name: str, ref: ScalarRef) -> None:
         self._body.assigned[ref.name] = ref.slot

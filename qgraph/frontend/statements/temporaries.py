@@ -16,7 +16,7 @@ from qgraph.frontend.statements.region import Region, made_array
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
-from qgraph.ir.trees import call_of, load, stored
+from qgraph.ir.trees import call_of, load, names_in, stored
 from qgraph.language import ndrange
 from qgraph.source import as_written, copied, standing_for
 
@@ -197,8 +197,8 @@ def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str
 
 def _varies(scope: Scope, node: ast.expr) -> bool:
     """Whether a name in ``node`` is assigned in a loop or branch, and elsewhere too."""
-    names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
-    return scope.frame is not None and any(not name.startswith(ADDED) and scope.frame.varies(name) for name in names)
+    frame = scope.frame
+    return frame is not None and any(not name.startswith(ADDED) and frame.varies(name) for name in names_in(node))
 
 
 def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
