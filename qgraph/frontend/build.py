@@ -27,20 +27,10 @@ from qgraph.frontend.statements.region import ArrayWords, Region, task_statement
 from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
+from qgraph.ir.faults import FAULTS, NO_KEY
 from qgraph.ir.global_arrays import GlobalArray
-from qgraph.ir.program import (
-    FAULTS,
-    HOST,
-    NO_KEY,
-    Branch,
-    Effects,
-    Loop,
-    NodeStatement,
-    Program,
-    Result,
-    Statement,
-    node_statements,
-)
+from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
+from qgraph.ir.trees import load, parsed
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 
@@ -159,7 +149,7 @@ def _start(unit: ProgramBuilder, span: Span) -> list[Statement]:
     if unit.leaves_early:
         first = unit.exits.first
         # What an earlier launch noted stays until somebody is told.
-        noted = ast.parse(f"{NO_KEY} if {FAULTS}[0] == 0 else -1", mode="eval").body
+        noted = parsed(f"{NO_KEY} if {FAULTS}[0] == 0 else -1")
         words = (replace(first, index=first.index + 1), noted), (first, ast.Constant(0))
         resets += (set_slot(slot, value) for slot, value in words)
         slots.append(first)
@@ -212,7 +202,7 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
         scope.names.update(parts)
         return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name)) for name in parts))
     if not isinstance(bound, ScalarRef):
-        value = ast.copy_location(ast.Name(structure.name, ast.Load()), scope.source.tree)
+        value = ast.copy_location(load(structure.name), scope.source.tree)
         if rank(scope, value) > 0:
             raise _returned_array(scope.source.span)
         region.run(scope).assign(scope, structure.name, value)

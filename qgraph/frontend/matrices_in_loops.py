@@ -18,7 +18,7 @@ from qgraph.frontend import matrix_funcs
 from qgraph.frontend.arrays.library_calls import TEST_FIRST, takes_all
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.indexing import at_place, placed, word
+from qgraph.frontend.inference.indexing import placed, word
 from qgraph.frontend.inference.iteration_space import LoopCall, WrittenAxis, loop_call, ranges_of
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import HostExpr, LeafRef, Value
@@ -29,7 +29,8 @@ from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.frontend.statements import loops
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element, temporary
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
+from qgraph.ir.trees import at_place, call_of, load, names_in, parsed, stored
 from qgraph.language import Func, atomic_exch, serial
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.source import as_written, copied, standing_for
@@ -141,9 +142,8 @@ class _Rewriting(ast.NodeTransformer):
 
     def _part(self, node: ast.expr) -> _Part:
         base, parts = (node.value, node.slice) if isinstance(node, ast.Subscript) else (node, None)
-        names = {child.id for child in ast.walk(base) if isinstance(child, ast.Name)}
         inside = [] if parts is None else parts.elts if isinstance(parts, ast.Tuple) else [parts]
-        known = isinstance(base, (ast.Name, ast.Attribute)) and not names & self._own.keys()
+        known = isinstance(base, (ast.Name, ast.Attribute)) and not names_in(base) & self._own.keys()
         axes = rank(self._scope, base) if known else 0
         dots = [at for at, each in enumerate(inside) if isinstance(each, ast.Constant) and each.value is ...]
         if dots:
@@ -205,7 +205,7 @@ class _Rewriting(ast.NodeTransformer):
         counts = [count for count, _, _ in axes]
         made = word(scope, np.empty, ast.Tuple([copied(each) for each in (*shape, *counts)], ast.Load()), ast.Constant(dtype))
         made = standing_for(at_place(made, value), value)
-        leaf = temporary(self._region, scope, ast.Name("of_matrices", ast.Store()), made)
+        leaf = temporary(self._region, scope, stored("of_matrices"), made)
         assert leaf is not None
         hidden = f"{ADDED}{leaf.leaf.name}"
         scope.names[hidden] = leaf
@@ -213,9 +213,7 @@ class _Rewriting(ast.NodeTransformer):
             ast.BinOp(start, ast.Sub(), variable) if backwards else _from(variable, start)
             for variable, (_, start, backwards) in zip(self._variables(len(axes)), axes, strict=True)
         ]
-        return ast.Subscript(
-            ast.Name(hidden, ast.Load()), ast.Tuple([ast.Slice(), ast.Slice(), *places], ast.Load()), ast.Load()
-        )
+        return ast.Subscript(load(hidden), ast.Tuple([ast.Slice(), ast.Slice(), *places], ast.Load()), ast.Load())
 
     def _variables(self, axes: int) -> Sequence[ast.expr]:
         target = self._loop.target
@@ -236,8 +234,8 @@ class _Rewriting(ast.NodeTransformer):
                 "take bounds from shapes and arguments: the memory for the matrices is taken before the launch",
             )
         low, high = (stop, start) if step < 0 else (start, stop)
-        count = ast.Call(ast.Name("max", ast.Load()), [ast.Constant(0), ast.BinOp(copied(high), ast.Sub(), copied(low))], [])
-        written = ast.parse(axis.extent, mode="eval").body
+        count = call_of("max", ast.Constant(0), ast.BinOp(copied(high), ast.Sub(), copied(low)))
+        written = parsed(axis.extent)
         return standing_for(self._known(count, axis.node), written), self._known(start, axis.start), step < 0
 
     def _known(self, known: ast.expr, node: ast.expr) -> ast.expr:
@@ -248,7 +246,7 @@ class _Rewriting(ast.NodeTransformer):
         value = self._region.unit.host_value(known, self._found.scope.span(node), text=as_written(node))
         name = f"{SHARED}known{value.id}"
         self._scope.bind(name, HostExpr(known, value.id))
-        return at_place(ast.Name(name, ast.Load()), node)
+        return at_place(load(name), node)
 
     def _status(self, value: ast.Call, record: LibraryFunction) -> ast.Subscript:
         """A word that is 0 before the loop, and is tested after it."""
@@ -256,7 +254,7 @@ class _Rewriting(ast.NodeTransformer):
         leaf = one_element(self._region, scope, "int32", value, f"status of {as_written(value)}")
         hidden = f"{ADDED}{leaf.name}"
         scope.names[hidden] = LeafRef(leaf)
-        word_ = ast.Subscript(ast.Name(hidden, ast.Load()), ast.Constant(0), ast.Load())
+        word_ = ast.Subscript(load(hidden), ast.Constant(0), ast.Load())
         clear = ast.Assign([ast.Subscript(word_.value, word_.slice, ast.Store())], ast.Constant(0))
         self._region.block(scope, [at_place(clear, value)])
         fault = Fault(LinAlgError, scope.span(value), f"`{as_written(value)}` met {record.fails}", TEST_FIRST)

@@ -13,8 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
-from qgraph.errors import QGraphError
 from qgraph.ir.argument_types import Leaf
+
+# What lowering/instrumentation and codegen/unrolling.py still import from here.
+from qgraph.ir.faults import FAULTS as FAULTS  # noqa: PLC0414
+from qgraph.ir.faults import KEY as KEY  # noqa: PLC0414
+from qgraph.ir.faults import KEY_BITS as KEY_BITS  # noqa: PLC0414
+from qgraph.ir.faults import UNSPECIFIED as UNSPECIFIED  # noqa: PLC0414
+from qgraph.ir.faults import EarlyExits as EarlyExits  # noqa: PLC0414
+from qgraph.ir.faults import Fault as Fault  # noqa: PLC0414
+from qgraph.ir.slots import Slot as Slot  # noqa: PLC0414
 from qgraph.ir.verdicts import Race, Verdict
 from qgraph.source import Span
 
@@ -62,50 +70,10 @@ class HostValue:
     note: str = ""
 
 
-# What a kernel scalar can be, with its size in bytes.
-SCALAR_DTYPES = {
-    "bool": 1,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "uint8": 1,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
-    "float16": 2,
-    "float32": 4,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
-}
-
-
-def itemsize(dtype: str) -> int:
-    """The bytes of one value of ``dtype``."""
-    return SCALAR_DTYPES[dtype]
-
-
-# Bytes of a word of scratch.
-WORD = 8
 # The most partial results of a reduction: blocks on CUDA, chunks on the CPU.
 MAX_PARTIALS = 1024
 # In the body of a loop with a reduction that has ``at``: the number of the iteration, from 0.
 NUMBER = "_number"
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A place in device scratch: a kernel scalar, a serial loop's variable, a condition, partial results of a reduction.
-
-    ``index`` is its first 8-byte word, ``words`` how many it has. ``dtype`` is a NumPy dtype name, or empty for a kernel
-    scalar, whose type lowering infers from what is assigned to it.
-    """
-
-    index: int
-    name: str
-    dtype: str = "int64"
-    words: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,45 +337,10 @@ class Result:
 
 # The parameter that is the scratch memory, as int64.
 SLOTS = "_slots"
-# The parameter through which tasks note a fault: a word for its number, and what it tells.
-FAULTS = "_faults"
-FAULT_DETAILS = 4
 # The one through which unrolled loops tell the host how many iterations they had.
 TURNS = "_turns"
 # The name of a number of iterations in ``Counter.skip``.
 MANY = "_many"
-FAULT_WORDS = 1 + FAULT_DETAILS
-# In a body: what orders the faults of a launch at which an iteration ends, the number of its task and that of the iteration.
-KEY = "_key"
-KEY_BITS = 44
-NO_KEY = 2**63 - 1
-# The hint of such a fault.
-UNSPECIFIED = "the kernel ended there: what its arrays hold now is not specified"
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A mistake that only the device can find: whoever waits next gets an ``error`` at ``span``.
-
-    A task notes the first one that it meets: the number of the fault (its place in ``Program.faults``, from 1 on) and up to
-    ``FAULT_DETAILS`` integers. ``found`` is a %-format of that many ``details``, or plain text where there are none.
-    ``ends``: the iteration ends there, of several the first in program order is told, and its key comes before the details.
-    """
-
-    error: type[QGraphError] = field(compare=False)
-    span: Span
-    found: str
-    hint: str
-    details: int = 0
-    ends: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyExits:
-    """Where a launch keeps that a fault has ended an iteration: ``failed`` is then not 0, ``first`` as for ``note_least``."""
-
-    failed: Slot
-    first: Slot
 
 
 @dataclass(frozen=True, slots=True)

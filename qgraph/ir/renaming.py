@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Axis, Carried, Reduction, Slot, Task
+from qgraph.ir.program import Axis, Carried, Reduction, Task
+from qgraph.ir.slots import Slot
 from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)

@@ -14,8 +14,10 @@ import numpy as np
 
 from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import Parameter
+from qgraph.ir.faults import KEY
 from qgraph.ir.functions import Function
-from qgraph.ir.program import KEY, NUMBER, SCALAR_DTYPES, Cast, Program, Slot, Task
+from qgraph.ir.program import NUMBER, Cast, Program, Task
+from qgraph.ir.slots import SCALAR_DTYPES, Slot
 from qgraph.lowering.codegen.generated_names import HANDLE, NOTED, walk
 from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.numba_backend import cpu

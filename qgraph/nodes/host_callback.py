@@ -15,7 +15,8 @@ from qgraph.compat import cpython
 from qgraph.errors import KernelSyntaxError
 from qgraph.ir.argument_types import ConstantType
 from qgraph.ir.plan import Node
-from qgraph.ir.program import EVERYTHING, WORD, Effects, Slot
+from qgraph.ir.program import EVERYTHING, Effects
+from qgraph.ir.slots import WORD, Slot
 from qgraph.language import (
     C_FUNCTION_HINT,
     call_c_function,

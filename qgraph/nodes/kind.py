@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar
 from qgraph.errors import KernelSyntaxError
 from qgraph.ir.argument_types import ConstantType, Leaf
 from qgraph.ir.plan import Node
-from qgraph.ir.program import Effects, NodeRecord, NodeStatement, Program, Slot, Task
+from qgraph.ir.program import Effects, NodeRecord, NodeStatement, Program, Task
+from qgraph.ir.slots import Slot
 from qgraph.source import Span
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Axis, Effects, Program, Task
+from qgraph.ir.trees import load
 from qgraph.nodes.kind import GraphNode, LoopKind, Owner
 
 
@@ -88,7 +89,7 @@ def places_of(task: Task, index: ast.expr) -> IndexBox | None:
     """The box of elements that ``index`` takes: all loop variables in order, plus constants, and constants between them."""
     parts: Sequence[ast.expr] = index.elts if isinstance(index, ast.Tuple) else [index]
     if isinstance(index, ast.Name) and index.id == task.index_tuple:
-        parts = [ast.Name(axis.variable, ast.Load()) for axis in task.axes]
+        parts = [load(axis.variable) for axis in task.axes]
     axes = list(task.axes)
     starts: list[int] = []
     counts: list[str | int] = []

@@ -443,7 +443,8 @@ def nested_plan(capability, outer, inner):
     from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
     from qgraph.ir.artifacts import CudaPlan, Parameter, TaskCode
     from qgraph.ir.plan import GraphPlan, Node, Region
-    from qgraph.ir.program import Effects, HostValue, Loop, Program, Slot, Task, TaskStatement
+    from qgraph.ir.program import Effects, HostValue, Loop, Program, Task, TaskStatement
+    from qgraph.ir.slots import Slot
     from qgraph.source import Span
 
     place = Span("by_hand.py", 1, 0, 1, 1)

@@ -45,8 +45,7 @@ def run_cpu() -> Callable[..., None]:
     def run(code: Function, *arguments: Any, float_type: str = "float32", fastmath: bool = False) -> None:
         types = [numba_type(argument_type(value), float_type) for value in arguments]
         call = cpu.compile_control(code, types, watched=0, float_type=float_type, fastmath=fastmath)
-        with cpu_call_wrapper.call_guard():
-            call(*arguments, 0)
+        cpu_call_wrapper.guarded(call)(*arguments, 0)
 
     return run
 

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 import qgraph
-from qgraph.ir.program import WORD
+from qgraph.ir.slots import WORD
 from qgraph.lowering.codegen.task_codegen import BUILTINS
 from qgraph.runtime.executors import simulator
 from tests.loop_kernels import independent, leaving, swapping

@@ -10,13 +10,14 @@ from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.library_calls import library_number
 from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, operand, operands_of_reduction, summed, wrapped
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, task_statements
-from qgraph.ir.program import WORD
+from qgraph.ir.slots import WORD
+from qgraph.ir.trees import assign, at_place, load, stored
 from qgraph.source import copied, standing_for
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
@@ -58,8 +59,8 @@ def _place_of_extreme(region: Region, scope: Scope, operand: ast.expr, node: ast
     if dtype is None or dtype.kind in "fc":
         both = [ast.Compare(copied(each), [ast.NotEq()], [copied(each)]) for each in (extreme, value)]
         found = ast.BoolOp(ast.Or(), [found, every([*both])])
-    least = word(scope, min, ast.Name(name, ast.Load()), ast.IfExp(found, body.number(node), body.size(node)))
-    step = ast.Assign([ast.Name(name, ast.Store())], least)
+    least = word(scope, min, load(name), ast.IfExp(found, body.number(node), body.size(node)))
+    step = assign(name, least)
     return at_place(_combined(region, body, name, body.size(node), step, node), node)
 
 
@@ -68,14 +69,14 @@ def _combined(region: Region, body: Elements, name: str, start: ast.expr, step: 
     region.run(body.scope).assign(body.scope, name, at_place(start, node))
     bounds, task = body.loop(at_place(step, node), node, declared=False)
     region.add(*task_statements(bounds, task))
-    return standing_for(ast.Name(name, ast.Load()), node)
+    return standing_for(load(name), node)
 
 
 def _step(
     body: Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
 ) -> tuple[ast.expr, ast.stmt]:
     """The value that a reduction starts with, and the statement of each iteration."""
-    total, result = ast.Name(name, ast.Store()), ast.Name(name, ast.Load())
+    total, result = stored(name), load(name)
     if kind in PRODUCTS and dtype == np.bool_:
         # NumPy's product of booleans is one: whether there is a pair of True.
         kind = "any"

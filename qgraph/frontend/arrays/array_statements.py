@@ -21,7 +21,7 @@ from qgraph.frontend.arrays.views import Seen, size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.indexing import ONE, ZERO, at_place, element, word
+from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
 from qgraph.frontend.inference.ranks import known, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
@@ -31,6 +31,7 @@ from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Task, Temporary
+from qgraph.ir.trees import at_place, load, stored
 from qgraph.ir.verdicts import Verdict
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
@@ -118,7 +119,7 @@ class Elements(Elementwise):
     @property
     def _variables(self) -> list[ast.Name]:
         """The variables of the loop, one an axis."""
-        return [ast.Name(f"{ADDED}i{axis}", ast.Load()) for axis in range(len(self._lengths))]
+        return [load(f"{ADDED}i{axis}") for axis in range(len(self._lengths))]
 
     def _sizes(self, node: ast.AST) -> list[ast.expr]:
         return [length.code for length in self._lengths.settled(node)]
@@ -127,10 +128,10 @@ class Elements(Elementwise):
         """``for i0, i1 in ndrange(n0, n1): statement`` at the place of ``node``, as ``parallel_task`` gives it."""
         call = word(self.scope, language.ndrange, *self._sizes(node))
         assert isinstance(call, ast.Call)
-        names: list[ast.expr] = [ast.Name(name.id, ast.Store()) for name in self._variables]
+        names: list[ast.expr] = [stored(name.id) for name in self._variables]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
         inner = self.scope.inner({f"{ADDED}elements": RangeRef(at_place(call, node), self.scope)})
-        loop = ast.For(target, ast.Name(f"{ADDED}elements", ast.Load()), [statement], [])
+        loop = ast.For(target, load(f"{ADDED}elements"), [statement], [])
         return parallel_task(self._unit, inner, at_place(loop, node), declared=declared)
 
     def size(self, node: ast.expr) -> ast.expr:
@@ -177,7 +178,7 @@ class Elements(Elementwise):
             return copied(node)
         name = f"{SHARED}held{len(self._unit.slots)}"
         self.scope.bind(name, bind_value(self._region, self.scope, node))
-        return at_place(standing_for(ast.Name(name, ast.Load()), node), node)
+        return at_place(standing_for(load(name), node), node)
 
     def at(self, view: ViewRef, node: ast.expr) -> ast.Subscript:
         """The element of ``view`` for this iteration; lengths that may differ from the loop's are checked."""

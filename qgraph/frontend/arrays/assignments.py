@@ -15,7 +15,6 @@ from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
-from qgraph.frontend.inference.indexing import at_place
 from qgraph.frontend.inference.ranks import is_in_place, is_slice, rank
 from qgraph.frontend.names.bindings import (
     Binding,
@@ -40,6 +39,7 @@ from qgraph.frontend.statements.region import Region, callee
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import StructType
+from qgraph.ir.trees import at_place, load, stored
 from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, standing_for
@@ -113,9 +113,9 @@ def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[
     names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
     branches: list[list[ast.stmt]] = []
     for each in tuples:
-        stores = [standing_for(ast.Name(name, ast.Store()), part) for name, part in zip(names, each.elts, strict=True)]
+        stores = [standing_for(stored(name), part) for name, part in zip(names, each.elts, strict=True)]
         branches.append([at_place(ast.Assign([ast.Tuple([*stores], ast.Store())], each), each)])
-    loads = [standing_for(ast.Name(name, ast.Load()), target, f"{target.id}[{k}]") for k, name in enumerate(names)]
+    loads = [standing_for(load(name), target, f"{target.id}[{k}]") for k, name in enumerate(names)]
     whole = ast.Tuple([*loads], ast.Load())
     return [at_place(ast.If(value.test, *branches), value), at_place(ast.Assign([target], whole), target)]
 

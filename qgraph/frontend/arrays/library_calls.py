@@ -21,7 +21,8 @@ from qgraph.frontend.statements.node_statements import add_library_call, library
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
+from qgraph.ir.trees import load, parsed
 from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
 from qgraph.source import as_written, standing_for
@@ -74,7 +75,7 @@ def library_number(region: Region, scope: Scope, node: ast.expr, function: objec
 def _only_element(scope: Scope, leaf: Leaf) -> ast.expr:
     hidden = f"{ADDED}{leaf.name}"
     scope.names[hidden] = LeafRef(leaf)
-    return ast.Subscript(ast.Name(hidden, ast.Load()), ast.Constant(0), ast.Load())
+    return ast.Subscript(load(hidden), ast.Constant(0), ast.Load())
 
 
 def _add(
@@ -162,7 +163,7 @@ def _check_shapes(region: Region, scope: Scope, statement: LibraryCall, record: 
     fits, trouble = unit.host_object(partial(_fits, told), "fits"), unit.host_object(told, "trouble")
     names = [*(each.leaf for each in arrays), *statement.targets]
     shapes = ", ".join(map(unit.shape_of, names))
-    test = ast.copy_location(ast.parse(f"{fits}({shapes})", mode="eval").body, node)
+    test = ast.copy_location(parsed(f"{fits}({shapes})"), node)
     hint = f"the shape of the result is that of {record.module}.{record.name}"
     unit.host_value(test, scope.span(node), "shape", text=hint, note=f"{trouble}({shapes})")
 

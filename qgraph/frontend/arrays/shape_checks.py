@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from qgraph.errors import ArgumentError
 from qgraph.frontend.arrays.views import computed
 from qgraph.frontend.inference.indexing import ONE, ZERO, placed
-from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.bindings import Extent
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
+from qgraph.ir.trees import parsed
 from qgraph.source import as_written, copied
 
 _HINT = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"

@@ -6,12 +6,13 @@ import ast
 from collections.abc import Mapping
 
 from qgraph.frontend.arrays.library_calls import takes_all
-from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, StructRef
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import is_csr
+from qgraph.ir.trees import at_place, parsed
 from qgraph.source import as_written, copied
 
 
@@ -51,7 +52,7 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
             f"`{text}` is assigned to memory that it reads", node, "assign it to another array, and copy that: x[:] = y"
         )
     for leaf, extent, axis in ((x.name, extents[1], "columns"), (y.name, extents[0], "rows")):
-        test = ast.parse(f"{unit.shape_of(leaf)}[0] == {extent}", mode="eval").body
+        test = parsed(f"{unit.shape_of(leaf)}[0] == {extent}")
         written = text.replace("%", "%%")
         note = f"`{written}` does not fit: the matrix has %d {axis}, and the vector %d elements"
         known = f"{note!r} % ({extent}, {unit.shape_of(leaf)}[0])"

@@ -9,22 +9,8 @@ from dataclasses import replace
 
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.indexing import (
-    ONE,
-    ZERO,
-    at_place,
-    is_natural,
-    is_none,
-    is_whole,
-    join,
-    number,
-    placed,
-    plus,
-    times,
-    word,
-)
+from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_none, is_whole, join, number, placed, plus, times, word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, new_array, parts_of, rank
-from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -32,6 +18,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.inlining import bind_value
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.trees import at_place, load, parsed
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
 
@@ -66,7 +53,7 @@ def computed(region: Region, scope: Scope, value: ast.expr, node: ast.AST) -> Ex
 
 
 def _named(name: str, node: ast.AST, host: ast.expr | None) -> Extent:
-    return Extent(at_place(ast.Name(name, ast.Load()), node), host)
+    return Extent(at_place(load(name), node), host)
 
 
 class _Viewer:
@@ -103,7 +90,7 @@ class _Viewer:
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
         size = self._unit.sizes.setdefault(name, HostExpr(size_of(self._unit, leaf, axis)))
         self._scope.bind(name, size)
-        return Extent(ast.Name(name, ast.Load()), size.expr)
+        return Extent(load(name), size.expr)
 
     def _select(self, base: ViewRef, node: ast.Subscript) -> ViewRef:
         fixed, along = dict(base.fixed), []

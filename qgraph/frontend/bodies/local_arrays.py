@@ -13,7 +13,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known, known_object, rank
 from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
 from qgraph.frontend.names.definite_assignment import names_bound_again
@@ -21,7 +21,8 @@ from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import SCALAR_DTYPES
+from qgraph.ir.slots import SCALAR_DTYPES
+from qgraph.ir.trees import assign, at_place, load
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
 
@@ -78,15 +79,12 @@ def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
     whole: ast.expr = ast.Slice() if len(shape) == 1 else ast.Tuple([ast.Slice() for _ in shape], ast.Load())
     fill = {"zeros": ast.Constant(0), "ones": ast.Constant(1), "full": given.get("fill_value")}.get(maker)
     stores = [(whole, fill)] if fill is not None else [(ast.Constant(at), part) for at, part in enumerate(elements)]
-    name = ast.Name(target.id, ast.Load())
+    name = load(target.id)
     # The values first: the name may have stood for another array.
     held = [f"_{target.id}{at}" for at in range(len(stores))]
-    before: list[ast.stmt] = [
-        ast.Assign([ast.Name(each, ast.Store())], copied(value)) for each, (_, value) in zip(held, stores, strict=True)
-    ]
+    before: list[ast.stmt] = [assign(each, copied(value)) for each, (_, value) in zip(held, stores, strict=True)]
     after: list[ast.stmt] = [
-        ast.Assign([ast.Subscript(name, place, ast.Store())], ast.Name(each, ast.Load()))
-        for each, (place, _) in zip(held, stores, strict=True)
+        ast.Assign([ast.Subscript(name, place, ast.Store())], load(each)) for each, (place, _) in zip(held, stores, strict=True)
     ]
     statements = [at_place(each, node) for each in (*before, made, *after)]
     return LocalArray(statements, ArrayType(dtype.name, len(shape), "C"))

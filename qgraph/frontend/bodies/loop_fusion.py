@@ -19,20 +19,9 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.functions import Function
-from qgraph.ir.program import (
-    NUMBER,
-    Branch,
-    Effects,
-    Loop,
-    Selection,
-    Slot,
-    Statement,
-    Task,
-    TaskStatement,
-    effects_of,
-    tasks_of,
-)
+from qgraph.ir.program import NUMBER, Branch, Effects, Loop, Selection, Statement, Task, TaskStatement, effects_of, tasks_of
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, nodes_of, words_of
+from qgraph.ir.slots import Slot
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
 from qgraph.source import copied

@@ -17,11 +17,11 @@ from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.local_arrays import is_local, rebound
 from qgraph.frontend.bodies.rows import RowFunction
-from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, call_of, load, product
+from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, product
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
-from qgraph.frontend.desugar.break_continue import assign, lower_loop, unless
+from qgraph.frontend.desugar.break_continue import lower_loop, unless
 from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.desugar.raised_errors import as_branch, raised
 from qgraph.frontend.inference.indexing import element, placed
@@ -48,8 +48,10 @@ from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
+from qgraph.ir.faults import FAULTS, KEY, UNSPECIFIED, Fault
 from qgraph.ir.functions import Function, function_tree
-from qgraph.ir.program import FAULTS, KEY, SLOTS, UNSPECIFIED, Fault
+from qgraph.ir.program import SLOTS
+from qgraph.ir.trees import assign, call_of, load, stored
 from qgraph.language import Func
 from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied
@@ -70,7 +72,7 @@ class Body(ResolvedNames):
         self.names.reserve(bound.name for bound in private.values())
         # Positions all at once when the whole is done, and not at each level of what is inside it.
         rewriter = _Rewriter(self, scope.inner(private))
-        rewriter.rebound = rebound(scope, [*(ast.Name(name, ast.Store()) for name in locals_), *own])
+        rewriter.rebound = rebound(scope, [*(stored(name) for name in locals_), *own])
         return list(map(ast.fix_missing_locations, rewriter.block(copied(own))))
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
@@ -90,9 +92,9 @@ class _Rewriter(ArrayResolution):
     # --- assignments ---------------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
-        stored = self.made_array(node) or self.array_store(node, node.targets)
-        if stored is not None:
-            return stored
+        made = self.made_array(node) or self.array_store(node, node.targets)
+        if made is not None:
+            return made
         scalars = [target for target in node.targets if self._stores_scalar(target)]
         if not scalars:
             self.generic_visit(node)
@@ -104,7 +106,7 @@ class _Rewriter(ArrayResolution):
             return node
         # `a = b = e`, or a tuple from a call: the value once, then a conversion for each name.
         whole = f"_v{node.lineno}_{node.col_offset}"
-        result = [_assign(whole, value, node)]
+        result = [assign(whole, value, node)]
         for each in node.targets:
             for part, source in _unpacked(each, load(whole)):
                 cast = self._cast(part, relocate(source, node))
@@ -120,9 +122,9 @@ class _Rewriter(ArrayResolution):
         return value
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
-        stored = self.array_store(node, [node.target])
-        if stored is not None:
-            return stored
+        made = self.array_store(node, [node.target])
+        if made is not None:
+            return made
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
             fault = self._fault(node.op, node.target, node.value, node)
             self.generic_visit(node)
@@ -172,7 +174,7 @@ class _Rewriter(ArrayResolution):
                 return self._product_loop(node, axes, reader)
             node.iter = reader._range(axes[0], node.iter)
         counted = filter(self._is_scalar, names_assigned([node.target]))
-        again = [_assign(name, load(name), node) for name in counted]
+        again = [assign(name, load(name), node) for name in counted]
         node.target = self.visit(node.target)
         node.body = self.block([*again, *node.body])
         node.orelse = self.block(node.orelse)
@@ -212,8 +214,8 @@ class _Rewriter(ArrayResolution):
         before: list[ast.stmt] = []
         for axis, low, count in zip(axes, lows, counts, strict=True):
             start, stop = reader.visit(copied(axis.start)), reader.visit(copied(axis.stop))
-            before.append(_assign(low, start, node))
-            before.append(_assign(count, call_of(largest, ast.Constant(0), binary(stop, ast.Sub(), load(low))), node))
+            before.append(assign(low, start, node))
+            before.append(assign(count, call_of(largest, ast.Constant(0), binary(stop, ast.Sub(), load(low))), node))
         values: list[ast.expr] = []
         for position, (low, count) in enumerate(zip(lows, counts, strict=True)):
             rest = list(map(load, counts[position + 1 :]))
@@ -226,7 +228,7 @@ class _Rewriter(ArrayResolution):
         unpacking = at(ast.Assign([self.visit(node.target)], ast.Tuple(values, ast.Load())), node)
         total = self._call(range, "_range", product(list(map(load, counts))))
         body = [unpacking, *self.block(node.body)]
-        loop = ast.For(ast.Name(stem, ast.Store()), total, body, self.block(node.orelse))
+        loop = ast.For(stored(stem), total, body, self.block(node.orelse))
         return [*before, at(loop, node)]
 
     def visit_While(self, node: ast.While) -> ast.stmt:
@@ -273,7 +275,7 @@ class _Rewriter(ArrayResolution):
         cases = cases_of(self._scope, node)
         subject = f"_m{node.lineno}_{node.col_offset}"
         word = self._body.names.add(intrinsics.match_subject, "_match_subject")
-        result = [_assign(subject, relocate(call_of(word, self.visit(node.subject)), node.subject), node)]
+        result = [assign(subject, relocate(call_of(word, self.visit(node.subject)), node.subject), node)]
         scope, self._scope = self._scope, self._scope.inner({subject: Private(subject)})
         result += self.block(as_if(node, cases, subject))
         self._scope = scope
@@ -455,7 +457,3 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast
         return
     for position, part in enumerate(target.elts):
         yield from _unpacked(part, ast.Subscript(copied(value), ast.Constant(position), ast.Load()))
-
-
-def _assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
-    return at(ast.Assign([ast.Name(name, ast.Store())], value), node)

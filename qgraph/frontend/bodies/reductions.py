@@ -17,11 +17,10 @@ import numpy as np
 
 from qgraph.errors import DataRaceError, KernelTypeError
 from qgraph.frontend.bodies.name_resolution import Body
-from qgraph.frontend.bodies.value_resolution import at, call_of, load
+from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.loop_verdict import NOTHING_WRITTEN, always_apart
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
-from qgraph.frontend.desugar.break_continue import assign
 from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
 from qgraph.frontend.inference.ranks import parts_of
 from qgraph.frontend.inference.source_text import user_text
@@ -29,7 +28,9 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import MAX_PARTIALS, NUMBER, WORD, Carried, Effects, Reduction, Slot, itemsize
+from qgraph.ir.program import MAX_PARTIALS, NUMBER, Carried, Effects, Reduction
+from qgraph.ir.slots import WORD, Slot, itemsize
+from qgraph.ir.trees import assign, call_of, load
 from qgraph.ir.update_patterns import Combining, Match
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly

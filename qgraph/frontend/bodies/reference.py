@@ -8,9 +8,10 @@ from typing import Any
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
-from qgraph.frontend.bodies.value_resolution import at, load
+from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.trees import assign, load
 from qgraph.language import DoWhile, Func, as_reference
 from qgraph.source import copied
 from qgraph.stack import with_large_frame_stack
@@ -74,6 +75,6 @@ class _DoWhiles(ast.NodeTransformer):
         assert isinstance(node.test, ast.Call)
         self.found += 1
         name = f"{_WORD}_{self.found}"
-        entry = ast.Assign([ast.Name(name, ast.Store())], ast.Call(load(_WORD), node.test.args, node.test.keywords))
+        entry = assign(name, ast.Call(load(_WORD), node.test.args, node.test.keywords))
         node.test = at(ast.Call(ast.Attribute(load(name), "again", ast.Load()), [], []), node.test)
         return [at(entry, node), node]

@@ -18,7 +18,7 @@ from qgraph.frontend.bodies.array_expressions import indices_in, refuse_masks
 from qgraph.frontend.bodies.row_overlaps import Directions
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
-from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import (
     is_new_axis,
     known_object,
@@ -31,7 +31,9 @@ from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import FAULTS, SLOTS, Fault
+from qgraph.ir.faults import FAULTS, Fault
+from qgraph.ir.program import SLOTS
+from qgraph.ir.trees import assign, at_place, load, stored
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 
@@ -116,7 +118,7 @@ class _Rows(Elementwise):
     def _element(self, node: ast.expr) -> ast.expr:
         ndim = rank(self.scope, node)
         name = self._array(node)
-        variables = [_load(f"_i{axis}") for axis in range(len(self._axes) - ndim, len(self._axes))]
+        variables = [load(f"_i{axis}") for axis in range(len(self._axes) - ndim, len(self._axes))]
         return at_place(standing_for(_item(name, variables), node), node)
 
     def _array(self, node: ast.expr) -> str:
@@ -140,7 +142,7 @@ class _Rows(Elementwise):
     def _number(self, node: ast.expr) -> ast.expr:
         if constant_of(node) is not None or isinstance(node, ast.Constant) or _is_known(self.scope, node):
             return copied(node)
-        return at_place(_load(self._parameter(node, "_s", None)), node)
+        return at_place(load(self._parameter(node, "_s", None)), node)
 
     def _sample(self, value: ast.expr) -> ast.expr:
         """An expression of the type of ``value`` that reads no element."""
@@ -163,7 +165,7 @@ class _Rows(Elementwise):
                 found = f"`{texts[1]}` and `{texts[0]}` have different lengths{along}"
                 fault = Fault(ArgumentError, self.scope.span(self._node), found, _HINT)
                 length = word(self.scope, intrinsics.same_length, length, _shape(name, other), *self._noting(fault))
-            result.append(_assign(f"_n{at}", length))
+            result.append(assign(f"_n{at}", length))
         return result
 
     def _surely_same(self, one: tuple[str, int], other: tuple[str, int]) -> bool:
@@ -172,17 +174,17 @@ class _Rows(Elementwise):
 
     def _loops(self, body: list[ast.stmt], backwards: Sequence[bool] = ()) -> list[ast.stmt]:
         for axis in reversed(range(len(self._axes))):
-            length = _load(f"_n{axis}")
+            length = load(f"_n{axis}")
             bounds: list[ast.expr] = [length]
             if backwards and backwards[axis]:
                 bounds = [ast.BinOp(length, ast.Sub(), ast.Constant(1)), ast.Constant(-1), ast.Constant(-1)]
-            body = [ast.For(ast.Name(f"_i{axis}", ast.Store()), word(self.scope, range, *bounds), body, [])]
+            body = [ast.For(stored(f"_i{axis}"), word(self.scope, range, *bounds), body, [])]
         return body
 
     def _size(self) -> ast.expr:
-        size: ast.expr = _load("_n0")
+        size: ast.expr = load("_n0")
         for axis in range(1, len(self._axes)):
-            size = ast.BinOp(size, ast.Mult(), _load(f"_n{axis}"))
+            size = ast.BinOp(size, ast.Mult(), load(f"_n{axis}"))
         return size
 
     def _made(self, name: str, statements: list[ast.stmt]) -> RowFunction:
@@ -207,8 +209,8 @@ class _Reduction(_Rows):
         if kind in ("any", "all"):
             statements = self._found(element, kind)
         elif kind in _EXTREMES:
-            step = word(scope, _EXTREMES[kind], _load("_best"), element)
-            statements = [*self._first(element), *self._loops([_assign("_best", step)]), ast.Return(_load("_best"))]
+            step = word(scope, _EXTREMES[kind], load("_best"), element)
+            statements = [*self._first(element), *self._loops([assign("_best", step)]), ast.Return(load("_best"))]
         elif kind in _PLACES:
             statements = self._place(element, kind, dtype)
         else:
@@ -229,22 +231,22 @@ class _Reduction(_Rows):
         variables = {f"_i{axis}" for axis in range(len(self._axes))}
         first: ast.expr = Zeros(variables).visit(copied(element))
         nothing: ast.expr = ast.Constant(0) if self._kind in _PLACES else self._sample(element)
-        return [ast.If(empty, [ast.Return(nothing)], []), _assign("_best", first)]
+        return [ast.If(empty, [ast.Return(nothing)], []), assign("_best", first)]
 
     def _place(self, element: ast.expr, kind: str, dtype: np.dtype[np.generic] | None) -> list[ast.stmt]:
         """The first place of the extreme in C order; a nan counts as one."""
-        better: ast.expr = ast.Compare(_load("_value"), [_PLACES[kind]()], [_load("_best")])
+        better: ast.expr = ast.Compare(load("_value"), [_PLACES[kind]()], [load("_best")])
         if dtype is None or dtype.kind in "fc":
-            is_nan = ast.Compare(_load("_value"), [ast.NotEq()], [_load("_value")])
-            none_yet = ast.Compare(_load("_best"), [ast.Eq()], [_load("_best")])
+            is_nan = ast.Compare(load("_value"), [ast.NotEq()], [load("_value")])
+            none_yet = ast.Compare(load("_best"), [ast.Eq()], [load("_best")])
             better = ast.BoolOp(ast.Or(), [better, ast.BoolOp(ast.And(), [is_nan, none_yet])])
         step = [
-            _assign("_value", element),
-            ast.If(better, [_assign("_best", _load("_value")), _assign("_place", _load("_at"))], []),
-            _assign("_at", ast.BinOp(_load("_at"), ast.Add(), ast.Constant(1))),
+            assign("_value", element),
+            ast.If(better, [assign("_best", load("_value")), assign("_place", load("_at"))], []),
+            assign("_at", ast.BinOp(load("_at"), ast.Add(), ast.Constant(1))),
         ]
-        start = [_assign("_place", ast.Constant(0)), _assign("_at", ast.Constant(0))]
-        return [*self._first(element), *start, *self._loops(step), ast.Return(_load("_place"))]
+        start = [assign("_place", ast.Constant(0)), assign("_at", ast.Constant(0))]
+        return [*self._first(element), *start, *self._loops(step), ast.Return(load("_place"))]
 
     def _sum(self, element: ast.expr, kind: str, dtype: np.dtype[np.generic] | None) -> list[ast.stmt]:
         is_half = dtype == np.float16
@@ -264,18 +266,18 @@ class _Reduction(_Rows):
         if not product:
             # No sum is -0.0.
             start = ast.BinOp(start, ast.Add(), ast.Constant(0))
-        step: ast.stmt = ast.AugAssign(ast.Name("_total", ast.Store()), ast.Mult() if product else ast.Add(), wide(element))
+        step: ast.stmt = ast.AugAssign(stored("_total"), ast.Mult() if product else ast.Add(), wide(element))
         if dtype is not None and dtype.kind == "f" and not product:
             # NumPy adds in an order of its own too; in program order a CPU would wait for each addition.
-            step = _assign("_total", word(self.scope, intrinsics.reassociable_add, _load("_total"), wide(element)))
-        result: ast.expr = _load("_total")
+            step = assign("_total", word(self.scope, intrinsics.reassociable_add, load("_total"), wide(element)))
+        result: ast.expr = load("_total")
         if kind == "mean":
             result = ast.BinOp(result, ast.Div(), self._size())
         elif kind == "norm":
             result = word(self.scope, np.sqrt, result)
         if is_half:
             result = word(self.scope, np.float16, result)
-        return [_assign("_total", start), *self._loops([step]), ast.Return(result)]
+        return [assign("_total", start), *self._loops([step]), ast.Return(result)]
 
 
 class _Store(_Rows):
@@ -349,23 +351,15 @@ class _Sample(ast.NodeTransformer):
         if not isinstance(bound, Private) or bound.array is None:
             return node
         if not bound.array.dtype:
-            kind = ast.Attribute(ast.Attribute(_load(name), "dtype", ast.Load()), "type", ast.Load())
+            kind = ast.Attribute(ast.Attribute(load(name), "dtype", ast.Load()), "type", ast.Load())
             return ast.copy_location(ast.Call(kind, [ast.Constant(1)], []), node)
         return ast.copy_location(word(self._scope, np.dtype(bound.array.dtype).type, ast.Constant(1)), node)
 
 
-def _load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _assign(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([ast.Name(name, ast.Store())], value)
-
-
 def _shape(name: str, axis: int) -> ast.expr:
-    return ast.Subscript(ast.Attribute(_load(name), "shape", ast.Load()), ast.Constant(axis), ast.Load())
+    return ast.Subscript(ast.Attribute(load(name), "shape", ast.Load()), ast.Constant(axis), ast.Load())
 
 
 def _item(name: str, indices: Sequence[ast.expr]) -> ast.Subscript:
     inside = indices[0] if len(indices) == 1 else ast.Tuple([*indices], ast.Load())
-    return ast.Subscript(_load(name), inside, ast.Load())
+    return ast.Subscript(load(name), inside, ast.Load())

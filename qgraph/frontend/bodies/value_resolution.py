@@ -39,8 +39,11 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
-from qgraph.ir.program import FAULTS, SLOTS, Fault, Slot
+from qgraph.ir.program import SLOTS
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import call_of, load, stored
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for
@@ -126,7 +129,7 @@ class ValueResolution(ast.NodeTransformer):
             if isinstance(bound, ScalarRef):
                 self._body.assigned[bound.name] = bound.slot
             name = bound.name if isinstance(bound, (Private, ScalarRef)) else node.id
-            return at(ast.Name(name, ast.Store()), node)
+            return at(stored(name), node)
         return self._place(self._scope.lookup(node), node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -367,11 +370,6 @@ def _slice(along: ViewAxis) -> ast.Slice:
     return copied(ast.Slice(along.start.code, stop, along.step.code))
 
 
-def load(name: str) -> ast.Name:
-    """A name that is read."""
-    return ast.Name(name, ast.Load())
-
-
 def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
     """An operator with copies of its operands."""
     return ast.BinOp(copied(left), operator, copied(right))
@@ -380,11 +378,6 @@ def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
 def product(factors: Sequence[ast.expr]) -> ast.expr:
     """The product of one factor or more."""
     return functools.reduce(lambda left, right: binary(left, ast.Mult(), right), factors)
-
-
-def call_of(function: str, *arguments: ast.expr) -> ast.expr:
-    """A call of a function by its name in the body."""
-    return ast.Call(load(function), list(arguments), [])
 
 
 def at(new: _Node, node: ast.AST) -> _Node:

@@ -11,7 +11,7 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_natural
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
 from qgraph.source import as_written
 
 

@@ -15,7 +15,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ScalarType
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
 from qgraph.operations import intrinsics
 from qgraph.operations.table import is_one_of
 from qgraph.source import as_written

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from qgraph.frontend.facts.abstract_values import Env, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.ir.trees import names_in
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, floor_div, trips
 
@@ -67,8 +68,7 @@ class Induction:
                 self._held[name] = self._evaluate(value, self._held)
 
     def _is_fixed(self, node: ast.expr) -> bool:
-        names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
-        return all(name in self._held or name not in self._changed for name in names)
+        return all(name in self._held or name not in self._changed for name in names_in(node))
 
 
 def _addition(statement: ast.stmt) -> tuple[str, ast.expr | None]:

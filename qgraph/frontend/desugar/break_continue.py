@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from qgraph.frontend.names.function_frame import ADDED
+from qgraph.ir.trees import assign, at_place, load
 
 LOOPS = (ast.For, ast.While)
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -71,21 +72,8 @@ def within(node: ast.stmt, lower: Callable[[Sequence[ast.stmt]], _Block]) -> tup
     return node, flags | more
 
 
-def assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
-    """``name = value`` at the place of ``node``."""
-    return placed(ast.Assign([ast.Name(name, ast.Store())], value), node)
-
-
 def unless(flags: frozenset[str], statements: list[ast.stmt], node: ast.AST) -> ast.stmt:
     """``if not (flag or ...):`` around ``statements``."""
-    names: list[ast.expr] = [ast.Name(flag, ast.Load()) for flag in sorted(flags)]
+    names: list[ast.expr] = [load(flag) for flag in sorted(flags)]
     any_set = names[0] if len(names) == 1 else ast.BoolOp(ast.Or(), names)
-    return placed(ast.If(ast.UnaryOp(ast.Not(), any_set), statements, []), node)
-
-
-def placed(node: _Node, where: ast.AST) -> _Node:
-    """``node``, whose new parts get the place of ``where``."""
-    for child in ast.walk(node):
-        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
-            ast.copy_location(child, where)
-    return node
+    return at_place(ast.If(ast.UnaryOp(ast.Not(), any_set), statements, []), node)

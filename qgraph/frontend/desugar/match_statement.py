@@ -8,6 +8,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Value
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
+from qgraph.ir.trees import at_place, load
 from qgraph.source import as_written
 
 
@@ -76,7 +77,7 @@ def _guarded(scope: Scope, case: ast.match_case) -> KernelSyntaxError:
 
 def is_one_of(name: str, values: list[int]) -> ast.expr:
     """``name == 1 or name == 2``."""
-    tests: list[ast.expr] = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [ast.Constant(value)]) for value in values]
+    tests: list[ast.expr] = [ast.Compare(load(name), [ast.Eq()], [ast.Constant(value)]) for value in values]
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)
 
 
@@ -84,12 +85,8 @@ def as_if(node: ast.Match, cases: list[tuple[list[int] | None, list[ast.stmt]]],
     """The same as `if` and `elif` over a name that holds the subject."""
     rest: list[ast.stmt] = []
     for values, block in reversed(cases):
-        rest = block if values is None else [_placed(ast.If(is_one_of(subject, values), block, rest), node)]
+        rest = block if values is None else [at_place(ast.If(is_one_of(subject, values), block, rest), node)]
     return rest
-
-
-def _placed(statement: ast.stmt, node: ast.AST) -> ast.stmt:
-    return ast.fix_missing_locations(ast.copy_location(statement, node))
 
 
 def _values(scope: Scope, case: ast.match_case) -> list[int] | None:

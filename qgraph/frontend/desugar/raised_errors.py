@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from qgraph.frontend.desugar.break_continue import placed
 from qgraph.frontend.names.bindings import Value
 from qgraph.frontend.names.scope import Scope, quietly_static
+from qgraph.ir.trees import at_place
 from qgraph.source import as_written
 
 _HINT = 'raise a built-in exception with constants: raise ValueError("no solution")'
@@ -24,7 +24,7 @@ def as_branch(scope: Scope, node: ast.Assert) -> ast.If:
         text += f": {_constant(scope, node.msg)}"
     error: Any = AssertionError(text)
     failing = ast.Raise(ast.Constant(error), None)
-    return placed(ast.If(ast.UnaryOp(ast.Not(), node.test), [failing], []), node)
+    return at_place(ast.If(ast.UnaryOp(ast.Not(), node.test), [failing], []), node)
 
 
 def raised(scope: Scope, node: ast.Raise) -> Exception:

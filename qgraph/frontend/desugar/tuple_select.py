@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from qgraph.frontend.desugar.break_continue import placed
+from qgraph.ir.trees import at_place
 from qgraph.source import copied
 
 
@@ -44,4 +44,4 @@ class _Choices(ast.NodeTransformer):
             return result
         then, other = copied(node), copied(node)
         then.value, other.value = node.value.body, node.value.orelse
-        return placed(ast.copy_location(ast.If(node.value.test, [self._split(then)], [self._split(other)]), node), node)
+        return at_place(ast.copy_location(ast.If(node.value.test, [self._split(then)], [self._split(other)]), node), node)

@@ -17,6 +17,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test
 from qgraph.ir.argument_types import ScalarType
+from qgraph.ir.trees import load
 from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, copied
 
@@ -241,7 +242,7 @@ class _Host:
         extents = self.unit.extents.get(name)
         if extents is not None:
             return _of_extents(node, extents)
-        node.value = ast.copy_location(ast.Name(name, ast.Load()), node)
+        node.value = ast.copy_location(load(name), node)
         return node
 
     def _subscript(self, node: ast.Subscript) -> ast.expr | None:
@@ -263,7 +264,7 @@ class _Host:
     def _static(self, node: ast.expr) -> ast.expr | None:
         bound = self.scope.static(node)
         if isinstance(bound, LeafRef) and not bound.is_array:
-            return ast.copy_location(ast.Name(bound.leaf.name, ast.Load()), node)
+            return ast.copy_location(load(bound.leaf.name), node)
         if isinstance(bound, HostExpr):
             return copied(bound.expr)
         if isinstance(bound, Value):
@@ -271,7 +272,7 @@ class _Host:
             if type(value) in (int, float, bool):
                 return ast.copy_location(ast.Constant(cast(float, value)), node)
             if isinstance(value, (np.integer, np.floating)):
-                return ast.copy_location(ast.Name(self._host_name(value, as_written(node)), ast.Load()), node)
+                return ast.copy_location(load(self._host_name(value, as_written(node))), node)
         return None
 
     def _host_name(self, value: object, wish: str) -> str:
@@ -303,12 +304,12 @@ class _Host:
             extents = self.unit.extents.get(name)
             if extents is not None:
                 return copied(extents[0]) if extents else None
-            parts: list[ast.expr] | None = [ast.copy_location(ast.Name(name, ast.Load()), node)]
+            parts: list[ast.expr] | None = [ast.copy_location(load(name), node)]
         else:
             parts = self._all(node.args)
         if parts is None:
             return None
-        node.func = ast.copy_location(ast.Name(self._host_name(bound.value, as_written(node.func)), ast.Load()), node)
+        node.func = ast.copy_location(load(self._host_name(bound.value, as_written(node.func))), node)
         node.args = parts
         return node
 

@@ -10,6 +10,7 @@ from qgraph.frontend.names.bindings import Extent, LeafRef, SlotRef, Value, View
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.trees import at_place, call_of, load
 from qgraph.operations import intrinsics
 from qgraph.source import copied, standing_for
 
@@ -28,7 +29,7 @@ def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.Call:
     """A call of ``function``, whatever names the user has."""
     name = f"{SHARED}{getattr(function, '__name__', 'call')}"
     scope.bind(name, Value(function))
-    return ast.Call(ast.Name(name, ast.Load()), [copied(argument) for argument in arguments], [])
+    return call_of(name, *(copied(argument) for argument in arguments))
 
 
 def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.expr, *, natural: bool) -> ast.expr:
@@ -44,7 +45,7 @@ def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.
     scope.bind(name, LeafRef(view.leaf))
     parts = [copied(places[axis]) for axis in range(len(places))]
     inside: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-    return standing_for(placed(ast.Subscript(ast.Name(name, ast.Load()), inside, ast.Load()), node), node)
+    return standing_for(placed(ast.Subscript(load(name), inside, ast.Load()), node), node)
 
 
 def _index(scope: Scope, along: ViewAxis, index: ast.expr, *, natural: bool) -> ast.expr:
@@ -84,14 +85,6 @@ def is_natural(scope: Scope, node: ast.expr) -> bool:
 def is_none(node: ast.expr | None) -> bool:
     """Whether a bound of a slice is left out."""
     return node is None or (isinstance(node, ast.Constant) and node.value is None)
-
-
-def at_place(tree: _Tree, node: ast.AST) -> _Tree:
-    """``tree``, the parts of which that have no place get that of ``node``."""
-    for child in ast.walk(tree):
-        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
-            ast.copy_location(child, node)
-    return tree
 
 
 def placed(tree: ast.expr, node: ast.AST) -> ast.expr:

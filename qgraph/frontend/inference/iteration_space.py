@@ -11,7 +11,7 @@ from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
 from qgraph.source import Span, as_written, copied
 
 _LOOP_WORDS = (language.serial, language.parallel)

@@ -7,10 +7,11 @@ import ast
 import numpy as np
 
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.indexing import at_place, word
+from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
+from qgraph.ir.trees import at_place
 from qgraph.source import as_written, copied
 
 PRODUCTS = ("dot", "vdot")

@@ -1,4 +1,4 @@
-"""Expressions from source, and expressions as the user wrote them, for messages."""
+"""Expressions as the user wrote them, for messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import ast
 from collections.abc import Mapping
 
 from qgraph.source import as_written, copied
-
-
-def parsed(text: str) -> ast.expr:
-    """The expression that ``text`` is the source of."""
-    return ast.parse(text, mode="eval").body
 
 
 def user_text(node: ast.AST, paths: Mapping[str, str]) -> str:

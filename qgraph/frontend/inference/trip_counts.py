@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qgraph.frontend.inference.ranks import operands_of, parts_of, with_operands
-from qgraph.frontend.inference.source_text import parsed
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Loop, Statement, Task, TaskStatement
+from qgraph.ir.trees import names_in, parsed
 from qgraph.source import copied
 
 # More inner iterations than this make no difference, and it fits 64 bits whatever the arguments are.
@@ -57,12 +57,12 @@ def _length(unit: ProgramBuilder, task: Task) -> str | None:
     along = [read for read in reads if _coefficient(read.last, inner.variable) == 1]
     if known is not None:
         # All threads run through the same range: what depends on it alone is one element for all of them.
-        if not any(_names(read.index) & inner.varying for read in along):
+        if not any(names_in(read.index) & inner.varying for read in along):
             return None
         length = known
     else:
         whole = [read.array for read in along if isinstance(read.index, ast.Name)]
-        if not whole or not _names(inner.start) & inner.varying:
+        if not whole or not names_in(inner.start) & inner.varying:
             return None
         outer = _on_host(unit, task.axes[0].count)
         assert outer is not None, "a count that the host knows is a host value"
@@ -137,7 +137,7 @@ def _reads(unit: ProgramBuilder, loop: ast.For) -> Iterator[_Read]:
 
 def _runs_outside(read: _Read, inner: InnerLoop) -> bool:
     """Whether neighbouring threads, each with an iteration of the parallel loop, read neighbouring elements."""
-    if inner.variable not in _names(read.index):
+    if inner.variable not in names_in(read.index):
         return False
     return any(abs(_coefficient(read.last, name) or 0) == 1 for name in inner.outer)
 
@@ -155,11 +155,7 @@ def _coefficient(node: ast.expr, name: str) -> int | None:
             if first is None or second is None:
                 return None
             return first + second if isinstance(op, ast.Add) else first - second
-    return None if name in _names(node) else 0
-
-
-def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+    return None if name in names_in(node) else 0
 
 
 # --- what the host knows -----------------------------------------------------------------------------------------------

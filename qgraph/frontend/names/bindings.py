@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
-from qgraph.ir.program import Slot
+from qgraph.ir.slots import Slot
 from qgraph.source import Span
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import name_read
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
+from qgraph.ir.trees import stored
 from qgraph.source import standing_for
 
 __all__ = ["ADDED", "Frame", "Structure", "occurrences"]
@@ -50,7 +51,7 @@ class Structure:
     def target(self, value: ast.expr) -> ast.expr:
         """Its names as the target of an assignment of ``value``."""
         if self.name:
-            return standing_for(ast.Name(self.name, ast.Store()), value)
+            return standing_for(stored(self.name), value)
         return ast.Tuple([part.target(value) for part in self.parts], ast.Store())
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from qgraph.frontend.facts.abstract_values import SlicedDimension, SliceIndex, arithmetic, compared, kept
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.trees import parsed
 from qgraph.polyhedral.symbolic_integers import (
     ONE,
     UNDECIDED,
@@ -54,7 +55,7 @@ class HostIntegers:
     def value(self, name: str) -> Poly:
         """A value of the host, by name."""
         if name not in self._known:
-            self._known[name] = self.of(ast.parse(self._sources[name], mode="eval").body)
+            self._known[name] = self.of(parsed(self._sources[name]))
         return self._known[name]
 
     def sizes(self, array: str) -> tuple[Poly, ...]:

@@ -14,7 +14,10 @@ from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.bindings import HostExpr
 from qgraph.frontend.names.host_integers import HostIntegers
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Cast, EarlyExits, Effects, Fault, HostValue, Selection, Slot, Temporary
+from qgraph.ir.faults import EarlyExits, Fault
+from qgraph.ir.program import Cast, Effects, HostValue, Selection, Temporary
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import load
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span
@@ -215,7 +218,7 @@ class ProgramBuilder:
         if name not in self._host_sources:
             self.host_values.append(HostValue(name, source, span, check, text, note))
             self._host_sources[name] = source
-        return ast.copy_location(ast.Name(name, ast.Load()), expr)
+        return ast.copy_location(load(name), expr)
 
     @contextmanager
     def where(self, condition: ast.expr | None) -> Iterator[None]:

@@ -20,6 +20,7 @@ from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, part_of
 from qgraph.ir.argument_types import ArrayType, StructType
+from qgraph.ir.trees import load
 from qgraph.source import as_written, copied
 
 
@@ -255,7 +256,7 @@ class _Substitution(ast.NodeTransformer):
             raise self._scope.error(bound.reason, node, bound.hint)
         name = f"v{len(self.values)}"
         self.values[name] = _as_object(bound, as_written(node))
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        return ast.copy_location(load(name), node)
 
 
 class _NotKnownError(Exception):

@@ -19,6 +19,7 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
 from qgraph.ir.argument_types import Leaf
+from qgraph.ir.trees import parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def _make_selections(region: Region, scope: Scope, names: list[str], leaves: lis
     for name in candidates[1:]:
         same = f"int({unit.shape_of(candidates[0])} == {unit.shape_of(name)})"
         text = f"`{arrays[0].path}` and `{unit.leaves[name].path}` change places, and they have different shapes"
-        unit.host_value(ast.parse(same, mode="eval").body, scope.span(node), "same", text=text)
+        unit.host_value(parsed(same), scope.span(node), "same", text=text)
     unit.alike(arrays, made, [leaf for leaf in leaves if leaf.name in unit.selections])
     region.run(scope).rotate(
         [unit.selections[leaf.name].slot for leaf in made],

@@ -12,6 +12,7 @@ from qgraph.frontend.facts.loop_facts import Access
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.functions import Function
+from qgraph.ir.trees import call_of
 from qgraph.operations.combinations import BY_SYMBOL
 from qgraph.source import standing_for
 
@@ -75,7 +76,7 @@ class _Atomics(ast.NodeTransformer):
         word = BY_SYMBOL[access.operator][1].atomic
         name = f"_{word.__name__}"
         self._names[name] = word
-        call = ast.Call(ast.Name(name, ast.Load()), [target.value, target.slice, value], [])
+        call = call_of(name, target.value, target.slice, value)
         standing_for(call, target, user_text(target, self._paths))
         return ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
 

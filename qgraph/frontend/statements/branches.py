@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from qgraph.frontend.bodies.name_resolution import Body
-from qgraph.frontend.desugar.break_continue import assign
 from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case, is_one_of
 from qgraph.frontend.inference.host_expressions import host_test
 from qgraph.frontend.inference.indexing import placed
@@ -19,6 +18,7 @@ from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically
 from qgraph.frontend.statements.task_builder import small_task
 from qgraph.ir.program import Branch
+from qgraph.ir.trees import assign, call_of
 from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written
 
@@ -72,7 +72,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     if not needs_region(region.unit, scope, [node]):
         callee, held = f"{ADDED}match_subject", f"{ADDED}subject{node.lineno}_{node.col_offset}"
         scope.names[callee] = Value(intrinsics.match_subject)
-        keep = assign(held, ast.Call(ast.Name(callee, ast.Load()), [node.subject], []), node.subject)
+        keep = assign(held, call_of(callee, node.subject), node.subject)
         region.block(scope, [keep, *as_if(node, cases, held)])
         return
     places = arrays_that_move(region, scope, [block for _, block in cases], node)
@@ -83,7 +83,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     body = Body(unit)
     word = body.names.add(intrinsics.match_subject, "_match_subject")
     matched = body.expression(scope, subject)
-    value = ast.copy_location(ast.Call(ast.Name(word, ast.Load()), [matched], []), node.subject)
+    value = ast.copy_location(call_of(word, matched), node.subject)
     number: ast.expr = ast.Constant(len(cases))
     for position, (values, _) in reversed(list(enumerate(cases))):
         chosen = ast.Constant(position)
@@ -91,7 +91,7 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
             number = chosen
             continue
         number = ast.IfExp(is_one_of("_subject", values), chosen, number)
-    keep = ast.copy_location(ast.Assign([ast.Name("_subject", ast.Store())], value), node.subject)
+    keep = ast.copy_location(assign("_subject", value), node.subject)
     choose = decide(body, decided, as_written(number))
     deciding = small_task(unit, "decide", span, body, [keep, choose], writes=[decided])
     scopes = [scope.inner({}) for _ in cases]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from qgraph.frontend.bodies.name_resolution import Body
-from qgraph.ir.program import Slot
+from qgraph.ir.slots import Slot
 from qgraph.operations import intrinsics
 
 

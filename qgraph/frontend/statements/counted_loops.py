@@ -16,7 +16,9 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.condition_tasks import decide_test, unless_broken
 from qgraph.frontend.statements.task_builder import as_index, get_slot, locate, set_slot, small_task, trip_source
-from qgraph.ir.program import MANY, Counter, Slot, Task
+from qgraph.ir.program import MANY, Counter, Task
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import assign, call_of, load
 from qgraph.operations import intrinsics
 from qgraph.source import Span, as_written, copied
 
@@ -155,11 +157,11 @@ class _Counter:
         enter = small_task(self._unit, "enter", span, self._body, self._entering, writes=self._written)
         again = Body(self._unit)
         test = self._more() if broke is None else unless_broken(again.expression(self._scope, broke), self._more())
-        more = ast.Name("_more", ast.Load())
+        more = load("_more")
         # After the last iteration the variables stay what they are: they may be read after the loop.
         advancing = [
             self._count_down(ast.Constant(1)),
-            ast.Assign([ast.Name("_more", ast.Store())], test),
+            assign("_more", test),
             ast.If(more, self._advance(ast.Constant(1)), []),
             decide_test(again, self.decided, more),
         ]
@@ -168,7 +170,7 @@ class _Counter:
 
     def counts(self, span: Span) -> Counter:
         """How the loop at ``span`` counts, where nothing else ends it."""
-        many = ast.Name(MANY, ast.Load())
+        many = load(MANY)
         skip = (self._count_down(many), *self._advance(many))
         for statement in (*skip, *(step for _, step in self._steps)):
             locate(statement, span)
@@ -189,7 +191,7 @@ class _Counter:
         first, last, width = (self._read(part) for part in (axis.start, axis.stop, axis.step))
         moved: ast.expr = by or self._keep("step", width)
         name = self._body.names.add(intrinsics.trip_count, "_trip_count")
-        return first, moved, ast.Call(ast.Name(name, ast.Load()), [copied(first), last, copied(moved)], [])
+        return first, moved, call_of(name, copied(first), last, copied(moved))
 
     def _read(self, bound: ast.expr) -> ast.expr:
         return as_index(self._body, self._body.expression(self._found.scope, bound))

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Container
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.desugar.break_continue import assign, placed
 from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
@@ -29,6 +28,7 @@ from qgraph.frontend.statements.returns import (
     returns_structure,
 )
 from qgraph.ir.argument_types import StructType
+from qgraph.ir.trees import assign, at_place, load, names_in
 from qgraph.language import Func
 from qgraph.source import as_written, copied, standing_for
 
@@ -40,7 +40,7 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
     for name, bound in list(scope.names.items()):
         # A parameter that is assigned in a loop or branch becomes a kernel scalar, which starts with what was passed.
         if frame.assigned_nested(name) and _is_number(bound):
-            region.run(scope).assign(scope, name, ast.copy_location(ast.Name(name, ast.Load()), tree))
+            region.run(scope).assign(scope, name, ast.copy_location(load(name), tree))
     statements = without_docstring(tree.body)
     region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
 
@@ -70,18 +70,19 @@ class _Pruning(ast.NodeTransformer):
         return result
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        names = {child.id for child in ast.walk(node.test) if isinstance(child, ast.Name)}
-        known = None if any(name in self._assigned for name in names) else known_test(self._scope, node.test)
+        known = None if self._varies(node.test) else known_test(self._scope, node.test)
         if known is None:
             return self.generic_visit(node)
         return self.block(node.body if known else node.orelse) or [ast.copy_location(ast.Pass(), node)]
 
     def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
-        names = {child.id for child in ast.walk(node.subject) if isinstance(child, ast.Name)}
-        kept = None if any(name in self._assigned for name in names) else chosen_case(self._scope, node)
+        kept = None if self._varies(node.subject) else chosen_case(self._scope, node)
         if kept is None:
             return self.generic_visit(node)
         return self.block(kept) or [ast.copy_location(ast.Pass(), node)]
+
+    def _varies(self, node: ast.expr) -> bool:
+        return any(name in self._assigned for name in names_in(node))
 
 
 def _is_number(bound: Binding) -> bool:
@@ -290,7 +291,8 @@ class _Calls(ast.NodeTransformer):
         test: ast.expr = copied(first) if known else _load(name, first)
         if isinstance(node.op, ast.Or):
             test = ast.UnaryOp(ast.Not(), test)
-        return self._stated([assign(name, first, node), placed(ast.If(test, [assign(name, rest, node)], []), node)], name, node)
+        choice = at_place(ast.If(test, [assign(name, rest, node)], []), node)
+        return self._stated([assign(name, first, node), choice], name, node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         if not any(has_calls(self._region, self._scope, value) for value in (node.body, node.orelse)):
@@ -298,7 +300,7 @@ class _Calls(ast.NodeTransformer):
             return node
         name = self._name("either", node)
         choice = ast.If(node.test, [assign(name, node.body, node)], [assign(name, node.orelse, node)])
-        return self._stated([placed(choice, node)], name, node)
+        return self._stated([at_place(choice, node)], name, node)
 
     def _name(self, word: str, node: ast.expr) -> str:
         return f"{ADDED}{word}{len(self._region.unit.slots)}_{node.lineno}_{node.col_offset}"
@@ -345,4 +347,4 @@ def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 
 def _load(name: str, node: ast.expr) -> ast.expr:
     """``name``, which holds what ``node`` was, in its place."""
-    return standing_for(ast.copy_location(ast.Name(name, ast.Load()), node), node)
+    return standing_for(ast.copy_location(load(name), node), node)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bodies.name_resolution import Body, is_do_while
-from qgraph.frontend.desugar.break_continue import LoopBody, assign, lower_loop, placed, unless
+from qgraph.frontend.desugar.break_continue import LoopBody, lower_loop, unless
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import LoopCall, loop_call
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
@@ -26,7 +26,9 @@ from qgraph.frontend.statements.region import Region, header, merge, needs_regio
 from qgraph.frontend.statements.serial_runs import without_iterations
 from qgraph.frontend.statements.task_builder import get_slot, parallel_task, set_slot, small_task
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Loop, Slot, Task
+from qgraph.ir.program import Loop, Task
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import assign, at_place, load, parsed
 from qgraph.source import Span, as_written, copied, standing_for
 
 
@@ -63,7 +65,7 @@ def _with_held_bounds(region: Region, scope: Scope, node: ast.For, found: LoopCa
     name = f"{ADDED}range{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
     scope.names[name] = held_range(region, RangeRef(found.call, found.scope))
     node = copy.copy(node)
-    held: ast.expr = standing_for(ast.Name(name, ast.Load()), found.call)
+    held: ast.expr = standing_for(load(name), found.call)
     if isinstance(node.iter, ast.Call) and found.word is not None:
         held = ast.Call(node.iter.func, [held], [])
     node.iter = ast.fix_missing_locations(ast.copy_location(held, node.iter))
@@ -170,7 +172,7 @@ def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
         test = f"{test} and _slots[{counter.index}] < {limit.id}"
     # A nested while node's handle keeps its last value: it must be armed before each entry.
     enter = _arming(unit, span, *written) if limit is not None or region.depth > 0 else None
-    repeated = _repeated(again, inner_scope, lowered, ast.parse(test, mode="eval").body)
+    repeated = _repeated(again, inner_scope, lowered, parsed(test))
     reads, repeated = _unless_failed(unit, repeated)
     statements.append(decide_test(again, decided, repeated))
     reads += (*written[1:], flag.name)
@@ -196,7 +198,7 @@ def _start_flag(region: Region, scope: Scope, lowered: LoopBody, node: ast.For |
 
 
 def _flag(lowered: LoopBody) -> ast.expr | None:
-    return None if lowered.broke is None else ast.Name(lowered.broke, ast.Load())
+    return None if lowered.broke is None else load(lowered.broke)
 
 
 def _repeated(body: Body, scope: Scope, lowered: LoopBody, test: ast.expr) -> ast.expr:
@@ -284,7 +286,7 @@ def _with_own_variables(node: ast.For) -> ast.For:
     first: list[ast.stmt] = []
     for place in ast.walk(node.target):
         if isinstance(place, ast.Name) and place.id in changed:
-            first.append(assign(place.id, ast.Name(f"{ADDED}{place.id}", ast.Load()), node.target))
+            first.append(assign(place.id, load(f"{ADDED}{place.id}"), node.target))
             place.id = f"{ADDED}{place.id}"
     node.body = [*first, *node.body]
     return node
@@ -300,10 +302,10 @@ def _keep_variable(
         return
     last, entered = f"{ADDED}last_{name}", f"{ADDED}entered"
     scope.names[last] = counted.names[name]
-    kept = assign(name, ast.Name(last, ast.Load()), node.target)
+    kept = assign(name, load(last), node.target)
     if counted.entered is not None and before is not None:
         scope.names[name], scope.names[entered] = before, SlotRef(counted.entered.name, counted.entered)
-        kept = placed(ast.If(ast.Name(entered, ast.Load()), [kept], []), node.target)
+        kept = at_place(ast.If(load(entered), [kept], []), node.target)
     region.block(scope, [kept])
     scope.names.pop(entered, None)
     del scope.names[last]

@@ -20,7 +20,8 @@ from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot, small_task
 from qgraph.ir.argument_types import ConstantType, Leaf
-from qgraph.ir.program import Branch, Slot, Statement
+from qgraph.ir.program import Branch, Statement
+from qgraph.ir.slots import Slot
 from qgraph.nodes.kind import StatementKind
 from qgraph.nodes.library_call import LibraryCall, made
 from qgraph.operations.library_functions import LibraryFunction

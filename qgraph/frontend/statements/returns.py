@@ -8,13 +8,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.desugar.break_continue import LOOPS, assign, placed, unless, within
+from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.region import callee
+from qgraph.ir.trees import assign, at_place, load, stored
 from qgraph.source import as_written, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class _Returns:
                 # A return inside is a `break` already; one in an inner loop has left only that.
                 result.append(self._loop(node) if isinstance(node, LOOPS) else self._within(node, tail=False, in_loop=True))
                 if isinstance(node, LOOPS):
-                    result.append(placed(ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Break()], []), node))
+                    result.append(at_place(ast.If(load(_RETURNED), [ast.Break()], []), node))
                 continue
             if isinstance(node, ast.If) and (_always(node.body) or _always(node.orelse)):
                 return [*result, self._within(_with_rest(node, rest), tail=tail, in_loop=False)]
@@ -261,12 +262,12 @@ class _Returns:
         if node.value is None or self._frame.returns is None:
             return []
         target, value = self._targets(node.value, self._frame.returns)
-        return [placed(ast.Assign([target], value), node)]
+        return [at_place(ast.Assign([target], value), node)]
 
     def _targets(self, value: ast.expr, structure: Structure) -> tuple[ast.expr, ast.expr]:
         """The names that ``value`` is assigned to, and the value, as far as possible tuples of the same shape."""
         if structure.name:
-            return standing_for(ast.Name(structure.name, ast.Store()), value), value
+            return standing_for(stored(structure.name), value), value
         parts = self._parts(value)
         if parts is None:
             return structure.target(value), value

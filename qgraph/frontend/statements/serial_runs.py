@@ -16,7 +16,10 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.task_builder import facts_of_statements, get_slot, sections_of, selected, set_slot
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import FAULTS, Effects, Fault, Slot, Task
+from qgraph.ir.faults import FAULTS, Fault
+from qgraph.ir.program import Effects, Task
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import assign, at_place, call_of, load, names_in, stored
 from qgraph.source import Span, as_written
 
 
@@ -47,7 +50,7 @@ class SerialRun:
         """``a, b = x, y``: all values are computed before any name changes."""
         refs = [_frame(scope).scalar(name) for name in names]
         parts = [self._cast(ref, self._body.expression(scope, value)) for ref, value in zip(refs, values, strict=True)]
-        targets: list[ast.expr] = [ast.Name(ref.name, ast.Store()) for ref in refs]
+        targets: list[ast.expr] = [stored(ref.name) for ref in refs]
         target = targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())
         whole = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
         self._add(ast.Assign([target], whole), values[0])
@@ -57,20 +60,20 @@ class SerialRun:
     def unpack(self, scope: Scope, names: Sequence[str], value: ast.expr) -> None:
         """``a, b = f(x)``, where a device function gives a tuple."""
         whole = f"_tuple{len(self._statements)}"
-        self._add(ast.Assign([ast.Name(whole, ast.Store())], self._body.expression(scope, value)), value)
+        self._add(assign(whole, self._body.expression(scope, value)), value)
         for position, name in enumerate(names):
             ref = _frame(scope).scalar(name)
-            part = ast.Subscript(ast.Name(whole, ast.Load()), ast.Constant(position), ast.Load())
-            self._add(ast.Assign([ast.Name(ref.name, ast.Store())], self._cast(ref, part)), value)
+            part = ast.Subscript(load(whole), ast.Constant(position), ast.Load())
+            self._add(assign(ref.name, self._cast(ref, part)), value)
             self._bind(scope, name, ref)
 
     def rotate(self, slots: Sequence[Slot], reads: Sequence[Slot], values: Sequence[ast.expr], node: ast.AST) -> None:
         """Integers into ``slots``; all ``values``, which may read the slots ``reads``, are computed before any slot changes."""
         held = [f"_held{len(self._statements)}_{k}" for k in range(len(values))]
         for name, value in zip(held, values, strict=True):
-            self._add(ast.Assign([ast.Name(name, ast.Store())], value), node)
+            self._add(assign(name, value), node)
         for name, slot in zip(held, slots, strict=True):
-            self._add(set_slot(slot, ast.Name(name, ast.Load())), node)
+            self._add(set_slot(slot, load(name)), node)
         self._slots_read.update(reads)
         self._slots_written.update(slots)
         sources = {ast.dump(get_slot(slot)): slot for slot in reads}
@@ -121,8 +124,7 @@ class SerialRun:
 
     def _runs(self, scope: Scope, assigned: Container[str], node: ast.For) -> bool:
         """Whether a loop inside a statement that assigns the names ``assigned`` has at least one iteration."""
-        names = (child.id for child in ast.walk(node.iter) if isinstance(child, ast.Name))
-        return not any(name in assigned for name in names) and surely_runs(self._unit, scope, node)
+        return not any(name in assigned for name in names_in(node.iter)) and surely_runs(self._unit, scope, node)
 
     def _bind(self, scope: Scope, name: str, ref: ScalarRef) -> None:
         self._body.assigned[ref.name] = ref.slot
@@ -130,13 +132,10 @@ class SerialRun:
 
     def _cast(self, ref: ScalarRef, value: ast.expr) -> ast.expr:
         name = self._body.names.add(self._unit.cast(ref.slot), f"_as{ref.slot.name}")
-        return ast.Call(ast.Name(name, ast.Load()), [value], [])
+        return call_of(name, value)
 
     def _add(self, statement: ast.stmt, node: ast.AST) -> None:
-        for child in ast.walk(statement):
-            if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
-                ast.copy_location(child, node)
-        self._statements.append(statement)
+        self._statements.append(at_place(statement, node))
 
     def task(self) -> Task:
         """The task of all statements added."""
@@ -166,7 +165,7 @@ class SerialRun:
 
 
 def _load(name: str, at: int) -> ast.Subscript:
-    return ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(at), ast.Load())
+    return ast.Subscript(load(name), ast.Constant(at), ast.Load())
 
 
 def _store(name: str, at: int, value: ast.expr) -> ast.stmt:

@@ -29,7 +29,9 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.atomic_updates import make_atomic
 from qgraph.ir.argument_types import ScalarType
-from qgraph.ir.program import SLOTS, Axis, Effects, Selection, Slot, Task
+from qgraph.ir.program import SLOTS, Axis, Effects, Selection, Task
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import call_of, load
 from qgraph.operations import intrinsics
 from qgraph.polyhedral.array_sections import Section
 from qgraph.polyhedral.symbolic_integers import Poly
@@ -300,7 +302,7 @@ class _Bounds:
         name = self._body.names.add(intrinsics.trip_count, "_trip_count")
         first, last, by = (as_index(self._body, bound) for bound in (first, last, by))
         by = step_value or by
-        trip = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [first, last, by], []), written.node)
+        trip = ast.copy_location(call_of(name, first, last, by), written.node)
         axis = Axis(variable, first, by, trip, True, span)
         self._device.append(axis)
         return axis
@@ -343,12 +345,12 @@ class _Bounds:
 
 def get_slot(slot: Slot) -> ast.expr:
     """The code that reads a scratch slot."""
-    return ast.Subscript(ast.Name(SLOTS, ast.Load()), ast.Constant(slot.index), ast.Load())
+    return ast.Subscript(load(SLOTS), ast.Constant(slot.index), ast.Load())
 
 
 def set_slot(slot: Slot, value: ast.expr) -> ast.stmt:
     """The code that writes a scratch slot."""
-    target = ast.Subscript(ast.Name(SLOTS, ast.Load()), ast.Constant(slot.index), ast.Store())
+    target = ast.Subscript(load(SLOTS), ast.Constant(slot.index), ast.Store())
     return ast.Assign([target], copied(value))
 
 
@@ -357,7 +359,7 @@ def as_index(body: Body, bound: ast.expr) -> ast.expr:
     if constant_of(bound) is not None:
         return bound
     name = body.names.add(operator.index, "_index")
-    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [bound], []), bound)
+    return ast.copy_location(call_of(name, bound), bound)
 
 
 def trip_source(unit: ProgramBuilder, start: ast.expr, stop: ast.expr, step: ast.expr) -> ast.expr:
@@ -373,10 +375,10 @@ def trip_source(unit: ProgramBuilder, start: ast.expr, stop: ast.expr, step: ast
         # A shape is an integer; anything else may be a float, which range() refuses: the zero keeps its type.
         is_shape = isinstance(extent, ast.Subscript)
         zero: ast.expr = ast.Constant(0) if is_shape else ast.BinOp(copied(extent), ast.Mult(), ast.Constant(0))
-        trip = ast.Call(ast.Name("max", ast.Load()), [zero, extent], [])
+        trip = call_of("max", zero, extent)
     else:
-        steps = ast.Call(ast.Name("range", ast.Load()), [start, stop, step], [])
-        trip = ast.Call(ast.Name("len", ast.Load()), [steps], [])
+        steps = call_of("range", start, stop, step)
+        trip = call_of("len", steps)
     return ast.fix_missing_locations(ast.copy_location(trip, stop))
 
 

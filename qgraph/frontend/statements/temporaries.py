@@ -14,7 +14,9 @@ from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, made_array
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import SCALAR_DTYPES, Temporary
+from qgraph.ir.program import Temporary
+from qgraph.ir.slots import SCALAR_DTYPES
+from qgraph.ir.trees import call_of, load, names_in, stored
 from qgraph.language import ndrange
 from qgraph.source import as_written, copied, standing_for
 
@@ -105,7 +107,7 @@ def _shape_of(scope: Scope, like: LeafRef | ViewRef, node: ast.expr) -> ast.expr
     """The shape of an array, under a name for it that no user has."""
     hidden = ".like"
     scope.names[hidden] = like
-    name = standing_for(ast.Name(hidden, ast.Load()), node)
+    name = standing_for(load(hidden), node)
     return ast.fix_missing_locations(ast.copy_location(ast.Attribute(name, "shape", ast.Load()), node))
 
 
@@ -195,8 +197,8 @@ def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str
 
 def _varies(scope: Scope, node: ast.expr) -> bool:
     """Whether a name in ``node`` is assigned in a loop or branch, and elsewhere too."""
-    names = (child.id for child in ast.walk(node) if isinstance(child, ast.Name))
-    return scope.frame is not None and any(not name.startswith(ADDED) and scope.frame.varies(name) for name in names)
+    frame = scope.frame
+    return frame is not None and any(not name.startswith(ADDED) and frame.varies(name) for name in names_in(node))
 
 
 def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
@@ -245,21 +247,20 @@ def _fill(region: Region, scope: Scope, leaf: Leaf, value: ast.expr, node: ast.e
     scope.names[hidden] = LeafRef(leaf)
     assert isinstance(leaf.type, ArrayType)
     axes = range(leaf.type.ndim)
-    index = ast.Tuple([ast.Name(f"_z{axis}", ast.Load()) for axis in axes], ast.Load())
-    target = ast.Subscript(ast.Name(hidden, ast.Load()), index, ast.Store())
+    index = ast.Tuple([load(f"_z{axis}") for axis in axes], ast.Load())
+    target = ast.Subscript(load(hidden), index, ast.Store())
     statement: ast.stmt = ast.Assign([target], copied(value))
     if axes:
         word = ".ndrange"
         scope.names[word] = Value(ndrange)
         extents: list[ast.expr] = [
-            ast.Subscript(ast.Attribute(ast.Name(hidden, ast.Load()), "shape", ast.Load()), ast.Constant(axis), ast.Load())
-            for axis in axes
+            ast.Subscript(ast.Attribute(load(hidden), "shape", ast.Load()), ast.Constant(axis), ast.Load()) for axis in axes
         ]
-        names: list[ast.expr] = [ast.Name(f"_z{axis}", ast.Store()) for axis in axes]
+        names: list[ast.expr] = [stored(f"_z{axis}") for axis in axes]
         over = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
         if len(names) == 1:
-            target.slice = ast.Name("_z0", ast.Load())
-        statement = ast.For(over, ast.Call(ast.Name(word, ast.Load()), extents, []), [statement], [])
+            target.slice = load("_z0")
+        statement = ast.For(over, call_of(word, *extents), [statement], [])
     for child in ast.walk(statement):
         if isinstance(child, (ast.expr, ast.stmt)):
             ast.copy_location(child, node)

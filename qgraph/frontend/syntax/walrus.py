@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.ir.trees import load
 from qgraph.operations.table import operation
 from qgraph.source import Span, copied
 
@@ -141,7 +142,7 @@ class _Expression:
         self.hoisted.append(ast.copy_location(assigned, node))
         self._done = done
         done.names.add(node.target.id)
-        return ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+        return ast.copy_location(load(node.target.id), node)
 
     def _effects(self, node: ast.expr) -> _Done:
         inner = _Expression(self._file, self._is_pure)

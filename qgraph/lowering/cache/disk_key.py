@@ -26,7 +26,8 @@ from qgraph.ir.argument_types import ConstantType
 from qgraph.ir.artifacts import TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import Branch, Cast, HostValue, Loop, NodeStatement, Program, Slot, Task
+from qgraph.ir.program import Branch, Cast, HostValue, Loop, NodeStatement, Program, Task
+from qgraph.ir.slots import Slot
 from qgraph.lowering.cache.bound_names import names_in, names_of
 from qgraph.source import Span
 

@@ -10,7 +10,9 @@ from typing import Literal
 from qgraph.ir import program
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import Parameter
-from qgraph.ir.program import FAULTS, SCALAR_DTYPES, TURNS, WORD, Cast, Slot, itemsize
+from qgraph.ir.faults import FAULTS
+from qgraph.ir.program import TURNS, Cast
+from qgraph.ir.slots import SCALAR_DTYPES, WORD, Slot, itemsize
 from qgraph.source import Span, copied
 
 SLOTS = Parameter("slots", program.SLOTS)

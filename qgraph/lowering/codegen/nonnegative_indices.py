@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from qgraph.ir.trees import call_of
 from qgraph.lowering.codegen.generated_names import Statements
 from qgraph.operations import intrinsics
 from qgraph.source import copied
@@ -55,7 +56,7 @@ def _is_positive(node: ast.expr) -> bool:
 
 
 def _natural(node: ast.expr) -> ast.expr:
-    call = ast.Call(ast.Name("_assume_ge", ast.Load()), [node, ast.Constant(0)], [])
+    call = call_of("_assume_ge", node, ast.Constant(0))
     for child in (call, call.func, call.args[1]):
         ast.copy_location(child, node)
     return call

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from qgraph.ir.program import Task
+from qgraph.ir.trees import assign, at_place, call_of, load
 from qgraph.lowering.codegen.generated_names import KEPT_CASTS, Globals, Statements, generated, indented
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, cast_name, changes, fitting, identity, update_of
 from qgraph.operations import intrinsics
@@ -83,18 +84,10 @@ class _Collecting(ast.NodeTransformer):
         (name, cast), (combination, update) = self._mine[array], BY_ATOMIC[word]
         index, given = call.args[1:]
         cast = f"{cast}_{combination.keeps}" if combination.keeps else cast
-        value = ast.Call(ast.Name(cast, ast.Load()), [given], [])
+        value = call_of(cast, given)
         if update.syntax is not None:
-            place = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Store())
-            return _placed(ast.AugAssign(place, update.syntax(), value), node)
+            place = ast.Subscript(load(name), index, ast.Store())
+            return at_place(ast.AugAssign(place, update.syntax(), value), node)
         test = f"if _new {combination.better} {name}[_at]: {name}[_at] = _new"
-        at, new = (ast.Assign([ast.Name(target, ast.Store())], each) for target, each in (("_at", index), ("_new", value)))
-        return [_placed(line, node) for line in (at, new, *generated(test))]
-
-
-def _placed(line: ast.stmt, node: ast.stmt) -> ast.stmt:
-    """``line`` at the place of ``node``, where it has none of its own."""
-    for child in ast.walk(line):
-        if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
-            ast.copy_location(child, node)
-    return line
+        at, new = (assign(target, each) for target, each in (("_at", index), ("_new", value)))
+        return [at_place(line, node) for line in (at, new, *generated(test))]

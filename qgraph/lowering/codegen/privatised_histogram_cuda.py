@@ -16,7 +16,9 @@ import numpy as np
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import COARSENING
 from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import Program, Task, itemsize
+from qgraph.ir.program import Program, Task
+from qgraph.ir.slots import itemsize
+from qgraph.ir.trees import load
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, Globals, Statements, generated, indented, shared_arrays, walk
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS, Combination
@@ -265,8 +267,8 @@ class _Collecting(ast.NodeTransformer):
             return node
         call, array, word = found
         name, halves = self._mine[array]
-        call.args[0] = ast.copy_location(ast.Name(name, ast.Load()), call.args[0])
+        call.args[0] = ast.copy_location(load(name), call.args[0])
         in_halves = BY_ATOMIC[word][1].in_halves
         if halves and in_halves is not None:
-            call.func = ast.copy_location(ast.Name(f"_{in_halves.__name__}", ast.Load()), call.func)
+            call.func = ast.copy_location(load(f"_{in_halves.__name__}"), call.func)
         return node

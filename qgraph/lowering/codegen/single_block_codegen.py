@@ -20,7 +20,8 @@ import numpy as np
 from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
-from qgraph.ir.program import Branch, Loop, NodeStatement, Program, Statement, Task, TaskStatement, itemsize
+from qgraph.ir.program import Branch, Loop, NodeStatement, Program, Statement, Task, TaskStatement
+from qgraph.ir.slots import itemsize
 from qgraph.lowering.codegen.cuda_codegen import kernel_code
 from qgraph.lowering.codegen.generated_names import (
     HANDLE,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from qgraph.ir.program import Program, Task
+from qgraph.ir.trees import names_in
 from qgraph.lowering.codegen.generated_names import Statements
 from qgraph.lowering.codegen.purity import Impure, PurityAnalysis, Reads, names_stored, purity_analysis
 from qgraph.source import copied
@@ -119,7 +120,7 @@ class _Rewriter:
             case _:
                 return None
         steady = all(isinstance(node, _STEADY) for node in ast.walk(target.slice))
-        if not steady or _names_of(target) & names_stored(statement):
+        if not steady or names_in(target) & names_stored(statement):
             return None
         return _Store(statement, target, self._looking.arrays[name].leaves, value, self._looking.reads(value))
 
@@ -127,7 +128,7 @@ class _Rewriter:
         """Whether what touches these leaves, and assigns these names, must come behind a store that waits."""
         return any(
             touched & (store.leaves | {other for one, other in self._pairs if one in store.leaves})
-            or names & _names_of(store.target)
+            or names & names_in(store.target)
             for store in waiting
         )
 
@@ -155,7 +156,3 @@ class _Rewriter:
         new.body = self.block(new.body)
         new.orelse = self.block(new.orelse)
         return new
-
-
-def _names_of(node: ast.AST) -> frozenset[str]:
-    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Axis, Program, Task
+from qgraph.ir.trees import names_in
 
 
 def turns(program: Program, task: Task) -> bool:
@@ -31,6 +32,5 @@ def turns(program: Program, task: Task) -> bool:
 
 def _along(index: ast.expr, axes: Sequence[Axis]) -> set[str]:
     """The variable of the only axis that an index depends on."""
-    names = {child.id for child in ast.walk(index) if isinstance(child, ast.Name)}
-    found = {axis.variable for axis in axes} & names
+    found = {axis.variable for axis in axes} & names_in(index)
     return found if len(found) == 1 else set()

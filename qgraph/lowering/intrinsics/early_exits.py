@@ -8,8 +8,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.ir.program import NO_KEY
-from qgraph.lowering.intrinsics.intrinsic import Intrinsic
+from qgraph.ir.faults import NO_KEY
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, signature
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.type_promotion import plain
 
@@ -58,14 +58,11 @@ def note_least_word() -> Intrinsic:
 def least_key_word() -> Intrinsic:
     """The Numba type of ``intrinsics.least_key``: an atomic that changes nothing asks no cache of one multiprocessor."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int64, args[0], types.int64)
-
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         place = builder.gep(builder.extract_value(args[0], _DATA), [args[1]])
         return builder.atomic_rmw("min", place, ir.Constant(_WORD, NO_KEY), "monotonic")
 
-    return Intrinsic("least_key", typer, emit)
+    return Intrinsic("least_key", signature(types.int64, None, types.int64), emit)
 
 
 def attempt_word() -> Intrinsic:

@@ -47,6 +47,21 @@ class Intrinsic(_Callable, _Opaque):
 default_manager.register(Intrinsic, models.OpaqueModel)
 
 
+def signature(result: Any, *operands: Any) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """The typing function of what has one signature; an operand that is None keeps the type that it has."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        kinds = (plain(given) if kind is None else kind for given, kind in zip(args, operands, strict=True))
+        return context.make_signature(result, *kinds)
+
+    return typer
+
+
+def cast_to_result(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The emitter of what is its operand in the type of the result."""
+    return context.cast(builder, args[0], sig.args[0], sig.return_type)
+
+
 def element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """The pointer to the element of the array ``args[0]`` at the index ``args[1]``; negative ones count from the end."""
     array_type, index_type = sig.args[:2]

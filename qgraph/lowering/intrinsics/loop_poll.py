@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.compat.cpython import IS_FINALIZING
-from qgraph.lowering.intrinsics.intrinsic import Intrinsic
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, signature
 from qgraph.lowering.numbers.number_llvm import types
 
 _I64 = ir.IntType(64)
@@ -27,13 +27,10 @@ _MOST = 12
 def ticks_word() -> Intrinsic:
     """The Numba type of ``intrinsics.ticks``."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int64)
-
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return _ticks(builder)
 
-    return Intrinsic("ticks", typer, emit)
+    return Intrinsic("ticks", signature(types.int64), emit)
 
 
 def _ticks(builder: Any) -> ir.Value:
@@ -59,10 +56,7 @@ def _arm_register(builder: Any, name: str) -> ir.Value:
 def poll_word() -> Intrinsic:
     """The Numba type of ``intrinsics.poll``."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int64, *[types.int64] * 3, types.uint64)
-
-    return Intrinsic("poll", typer, _poll)
+    return Intrinsic("poll", signature(types.int64, *[types.int64] * 3, types.uint64), _poll)
 
 
 def _poll(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
-from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar, element
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, cast_to_result, check_scalar, element, signature
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.rounded_floats import Rounded, refusal
@@ -47,34 +47,25 @@ def match_word() -> Intrinsic:
             raise context.typing_error(f"match on {plain(item)}: kernels match integers")
         return context.make_signature(types.int64, plain(item))
 
-    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        return context.cast(builder, args[0], sig.args[0], sig.return_type)
-
-    return Intrinsic("match_subject", typer, emit)
+    return Intrinsic("match_subject", typer, cast_to_result)
 
 
 def division_word(name: str) -> Intrinsic:
     """The Numba type of ``intrinsics.quotient`` or ``intrinsics.remainder``: unsigned."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.intp, types.intp, types.intp)
-
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return (builder.udiv if name == "quotient" else builder.urem)(*args)
 
-    return Intrinsic(name, typer, emit)
+    return Intrinsic(name, signature(types.intp, types.intp, types.intp), emit)
 
 
 def assume_u32_word() -> Intrinsic:
     """The Numba type of ``intrinsics.assume_u32``: no code that is left, once LLVM knows that the higher bits are zero."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.intp, types.intp)
-
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return builder.zext(builder.trunc(args[0], ir.IntType(32)), args[0].type)
 
-    return Intrinsic("assume_u32", typer, emit)
+    return Intrinsic("assume_u32", signature(types.intp, types.intp), emit)
 
 
 def bound_word(*, assume: bool) -> Intrinsic:
@@ -136,10 +127,7 @@ def summed_word() -> Intrinsic:
             wide = types.uint64 if isinstance(value, types.Integer) and not value.signed else types.int64
         return context.make_signature(wide, value)
 
-    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        return context.cast(builder, args[0], sig.args[0], sig.return_type)
-
-    return Intrinsic("summed", typer, emit)
+    return Intrinsic("summed", typer, cast_to_result)
 
 
 def stack_word() -> Intrinsic:
@@ -180,14 +168,10 @@ def same_bits_word() -> Intrinsic:
 def address_word() -> Intrinsic:
     """The Numba type of ``intrinsics.address_of``."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        array, index = args
-        return context.make_signature(types.intp, array, plain(index))
-
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return builder.ptrtoint(element(context, builder, sig, args), ir.IntType(64))
 
-    return Intrinsic("address_of", typer, emit)
+    return Intrinsic("address_of", signature(types.intp, None, None), emit)
 
 
 def local_array_word() -> Intrinsic:

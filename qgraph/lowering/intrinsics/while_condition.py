@@ -8,8 +8,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.ir.program import WORD
-from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element
+from qgraph.ir.slots import WORD
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element, signature
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations.intrinsics import LINE_WORDS, MOST, SPREAD
 
@@ -40,10 +40,7 @@ def _call_host(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -
 def condition_word() -> Intrinsic:
     """The Numba type of ``intrinsics.set_condition``."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.none, args[0], types.intp, types.uint64, types.intp)
-
-    return Intrinsic("set_condition", typer, _set_condition)
+    return Intrinsic("set_condition", signature(types.none, None, types.intp, types.uint64, types.intp), _set_condition)
 
 
 def _set_condition(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
@@ -98,15 +95,12 @@ _PEEK = (
 def peek_word() -> Intrinsic:
     """The Numba type of ``intrinsics.peek``: a load that no compiler moves, and that asks no cache of one multiprocessor."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int64, args[0], types.intp)
-
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         word = element(context, builder, sig, args)
         load = ir.FunctionType(ir.IntType(64), [word.type])
         return builder.asm(load, _PEEK, "=&l,l", [word], True)
 
-    return Intrinsic("peek", typer, emit)
+    return Intrinsic("peek", signature(types.int64, None, types.intp), emit)
 
 
 _PEEK_SPREAD = (
@@ -123,22 +117,16 @@ _PEEK_SPREAD = (
 def peek_spread_word() -> Intrinsic:
     """The Numba type of ``intrinsics.peek_spread``. All is in 32 bits: in a short kernel each instruction counts."""
 
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.int32, args[0], types.uint32, types.uint32)
-
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         word = _word_at(context, builder, sig, args)
         load = ir.FunctionType(ir.IntType(32), [word.type, args[2].type, args[1].type])
         return builder.asm(load, _PEEK_SPREAD, "=&r,l,r,r", [word, args[2], args[1]], True)
 
-    return Intrinsic("peek_spread", typer, emit)
+    return Intrinsic("peek_spread", signature(types.int32, None, types.uint32, types.uint32), emit)
 
 
 def spread_word() -> Intrinsic:
     """The Numba type of ``intrinsics.spread``: stores in a row, which take less time than a loop."""
-
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.none, args[0], types.uint32, types.int64)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         first, number = _word_at(context, builder, sig, args), args[2]
@@ -148,14 +136,11 @@ def spread_word() -> Intrinsic:
             builder.store(number, builder.gep(first, [ir.Constant(ir.IntType(64), LINE_WORDS * line)]))
         return context.get_dummy_value()
 
-    return Intrinsic("spread", typer, emit)
+    return Intrinsic("spread", signature(types.none, None, types.uint32, types.int64), emit)
 
 
 def is_over_word() -> Intrinsic:
     """The Numba type of ``intrinsics.is_over``."""
-
-    def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        return context.make_signature(types.boolean, args[0], types.uint32, types.int32, types.uint32)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         seen, number = args[2], args[3]
@@ -164,7 +149,7 @@ def is_over_word() -> Intrinsic:
             builder.store(builder.trunc(builder.load(_word_at(context, builder, sig, args)), seen.type), found)
         return builder.icmp_signed("<=", builder.load(found), number)
 
-    return Intrinsic("is_over", typer, emit)
+    return Intrinsic("is_over", signature(types.boolean, None, types.uint32, types.int32, types.uint32), emit)
 
 
 def _word_at(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:

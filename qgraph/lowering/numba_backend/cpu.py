@@ -9,8 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import RLock
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +41,7 @@ from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.numbers.compile_errors import kernel_errors
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.type_promotion import plain
-from qgraph.lowering.numbers.typing_contexts import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.numbers.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)
@@ -145,26 +144,6 @@ class _Target(NumberTarget, CPUContext):
         builder.fence("seq_cst")
 
 
-@dataclass(slots=True)
-class _Compilers:
-    """The one typing and target context of each F in this process; they are expensive to make."""
-
-    lock: RLock = field(default_factory=forks.rlock)
-    by_float: dict[str, _Typing] = field(default_factory=dict)
-    # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
-    lately: OrderedDict[object, tuple[Callable[..., Any], Function]] = field(default_factory=OrderedDict)
-
-    def get(self, float_type: str) -> _Typing:
-        forks.FORKS.refuse_to_compile()
-        with self.lock:
-            if float_type not in self.by_float:
-                self.by_float[float_type] = _make_typing(float_type)
-            return self.by_float[float_type]
-
-
-_COMPILERS = _Compilers()
-
-
 def _make_typing(float_type: str) -> _Typing:
     typing = _Typing()
     typing.float_type = getattr(types, float_type)
@@ -174,6 +153,11 @@ def _make_typing(float_type: str) -> _Typing:
     typing.refresh()
     typing.target.refresh()
     return typing
+
+
+_COMPILERS = Compilers(_make_typing)
+# What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
+_LATELY: OrderedDict[object, tuple[Callable[..., Any], Function]] = OrderedDict()
 
 
 # --- typing -----------------------------------------------------------------------------------------------------------
@@ -323,18 +307,18 @@ def compile_control(
     start_threads()
     with global_compiler_lock:
         key = structural_key(control), tuple(argument_types), watched, float_type, fastmath
-        if key not in _COMPILERS.lately:
-            _COMPILERS.lately[key] = _compile_control(typing, control, argument_types, watched, fastmath), control
-        _COMPILERS.lately.move_to_end(key)
-        if len(_COMPILERS.lately) > MAX_LATELY:
-            _COMPILERS.lately.popitem(last=False)
-        return _COMPILERS.lately[key][0]
+        if key not in _LATELY:
+            _LATELY[key] = _compile_control(typing, control, argument_types, watched, fastmath), control
+        _LATELY.move_to_end(key)
+        if len(_LATELY) > MAX_LATELY:
+            _LATELY.popitem(last=False)
+        return _LATELY[key][0]
 
 
 def forget() -> None:
     """Let go of what was compiled lately."""
     with global_compiler_lock:
-        _COMPILERS.lately.clear()
+        _LATELY.clear()
 
 
 def _compile_control(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,24 +172,13 @@ def threading_layer() -> str:
     return name
 
 
-def call_guard() -> AbstractContextManager[None]:
-    """Hold this around every call: one at a time on workqueue, which otherwise aborts the process; no lock elsewhere."""
-    return _one_at_a_time() if threading_layer() == "workqueue" else nullcontext()
-
-
 def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``call`` under the guard where the layer needs one, and itself where it does not."""
+    """``call``, on workqueue one at a time: there two at once abort the process."""
     if threading_layer() != "workqueue":
         return call
 
     def taking_turns(*arguments: object) -> Any:
-        with _one_at_a_time():
+        with _THREADS.call_lock:
             return call(*arguments)
 
     return taking_turns
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    with _THREADS.call_lock:
-        yield

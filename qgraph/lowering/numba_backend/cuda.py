@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import RLock
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.numbers.compile_errors import kernel_errors, place_of
 from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.typing_contexts import NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.numbers.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import (
     canonical,
@@ -68,28 +67,12 @@ def simulator_active() -> bool:
 # --- contexts ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Compilers:
-    """The one compiler of each F in this process; they are expensive to make."""
-
-    lock: RLock = field(default_factory=forks.rlock)
-    by_float: dict[str, _Compiler] = field(default_factory=dict)
-
-    def get(self, float_type: str) -> _Compiler:
-        forks.FORKS.refuse_to_compile()
-        with self.lock:
-            if float_type not in self.by_float:
-                self.by_float[float_type] = _make_compiler(float_type)
-            return self.by_float[float_type]
-
-
 @dataclass(frozen=True, slots=True)
 class _Compiler:
     typing: Any
     target: Any
 
 
-_COMPILERS = _Compilers()
 # NVVM compiles one program at a time.
 _NVVM_LOCK = forks.lock()
 
@@ -156,6 +139,9 @@ def _make_compiler(float_type: str) -> _Compiler:
     typing.refresh()
     target.refresh()
     return _Compiler(typing, target)
+
+
+_COMPILERS = Compilers(_make_compiler)
 
 
 def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], result: Any, flags: Any) -> Any:

@@ -17,6 +17,7 @@ from qgraph.compat import numba_cuda
 from qgraph.errors import BackendError
 from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import Cast
+from qgraph.ir.trees import load
 from qgraph.lowering.codegen.generated_names import slots_name
 from qgraph.lowering.numba_backend.cuda import cuda_module, simulator_active
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
@@ -93,7 +94,7 @@ class _Loads(ast.NodeTransformer):
         kind = self.KINDS.get(node.value.id) if isinstance(node.value, ast.Name) else None
         if kind is None or not isinstance(node.ctx, ast.Load):
             return node
-        return ast.copy_location(ast.Call(ast.copy_location(ast.Name(kind, ast.Load()), node), [node], []), node)
+        return ast.copy_location(ast.Call(ast.copy_location(load(kind), node), [node], []), node)
 
 
 def _simulated_python(function: FunctionType, done: dict[int, Any], threads: Threads) -> Any:

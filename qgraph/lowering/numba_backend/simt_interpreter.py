@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from qgraph.ir.trees import call_of
 from qgraph.operations import intrinsics
 
 # Along x, or along x, y and z.
@@ -142,7 +143,7 @@ class Barriers(ast.NodeTransformer):
             case ast.Attribute(ast.Name(module), name) if module in self._modules and name in _BARRIERS:
                 return self._pause(node, node.args[0] if node.args else ast.Constant(0))
             case ast.Name(name) if name in self._shuffles:
-                return self._pause(node, ast.Call(ast.Name(self.SHOWN, ast.Load()), node.args, []))
+                return self._pause(node, call_of(self.SHOWN, *node.args))
         return node
 
     def _pause(self, node: ast.Call, told: ast.expr) -> ast.expr:

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from qgraph.ir.trees import load
+
 # NumPy's functions that compute what those of math do, where these raise.
 _INSTEAD: Mapping[str, Callable[..., Any]] = {
     **{
@@ -85,9 +87,7 @@ class Operators(ast.NodeTransformer):
         found = self.FUNCTIONS.get(type(node.op))
         if found is None or (isinstance(node.right, ast.Constant) and node.right.value and not isinstance(node.op, ast.Pow)):
             return node
-        return ast.copy_location(
-            ast.Call(ast.copy_location(ast.Name(found[0], ast.Load()), node), [node.left, node.right], []), node
-        )
+        return ast.copy_location(ast.Call(ast.copy_location(load(found[0]), node), [node.left, node.right], []), node)
 
 
 def simulated_function(value: Any) -> Any:

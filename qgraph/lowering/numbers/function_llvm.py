@@ -29,18 +29,20 @@ def isnan(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Valu
 
 def isinf(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """Whether a number is infinite."""
-    if not is_float(sig.args[0]):
-        return ir.Constant(I1, 0)
-    size = call_library(context, builder, "fabs", sig.args[0], args)
-    return builder.fcmp_ordered("==", size, ir.Constant(size.type, math.inf))
+    return _size_is("==", context, builder, sig, args)
 
 
 def isfinite(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """Whether a number is neither nan nor infinite."""
+    return _size_is("<", context, builder, sig, args)
+
+
+def _size_is(symbol: str, context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """How the absolute value compares with infinity; integers are below it."""
     if not is_float(sig.args[0]):
-        return ir.Constant(I1, 1)
+        return ir.Constant(I1, symbol == "<")
     size = call_library(context, builder, "fabs", sig.args[0], args)
-    return builder.fcmp_ordered("<", size, ir.Constant(size.type, math.inf))
+    return builder.fcmp_ordered(symbol, size, ir.Constant(size.type, math.inf))
 
 
 def without_nan(_context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:

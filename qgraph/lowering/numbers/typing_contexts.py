@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numba.core.errors import NumbaError, TypingError
 
+from qgraph import forks
 from qgraph.captured_state import numba_function
 from qgraph.compat import numba
 from qgraph.ir.functions import Function, ParallelFunction
@@ -34,6 +36,25 @@ from qgraph.lowering.numbers.type_promotion import (
     join,
     plain,
 )
+
+_Compiler = TypeVar("_Compiler")
+
+
+@dataclass(slots=True)
+class Compilers(Generic[_Compiler]):
+    """The one compiler of each F in this process, which ``make`` makes; they are expensive to make."""
+
+    make: Callable[[str], _Compiler]
+    lock: RLock = field(default_factory=forks.rlock)
+    by_float: dict[str, _Compiler] = field(default_factory=dict)
+
+    def get(self, float_type: str) -> _Compiler:
+        """That of ``float_type``; in a forked child that must not compile an error."""
+        forks.FORKS.refuse_to_compile()
+        with self.lock:
+            if float_type not in self.by_float:
+                self.by_float[float_type] = self.make(float_type)
+            return self.by_float[float_type]
 
 
 @dataclass(slots=True)

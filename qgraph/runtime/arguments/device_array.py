@@ -17,7 +17,7 @@ from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill, write_bytes
 from qgraph.runtime.driver.stream import CURRENT, library_streams, order_after, refuse_capture, synchronize_device
-from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, span_of
+from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, extents_of, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
 from qgraph.runtime.values.host_scalar import bytes_of, element_of
 
@@ -290,7 +290,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float, device: int = 
         ArgumentError: a kernel cannot use this dtype.
         CudaError: the device has not enough memory.
     """
-    extents = (operator.index(shape),) if not isinstance(shape, tuple | list) else tuple(operator.index(n) for n in shape)
+    extents = extents_of(shape)
     if any(extent < 0 for extent in extents):
         raise ArgumentError(f"the shape {extents} has a negative extent")
     own = usable_dtype(np.dtype(dtype), "dtype")

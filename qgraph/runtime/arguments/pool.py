@@ -20,6 +20,7 @@ from qgraph.compat.numpy import host_pointer
 from qgraph.compat.torch_memory import segment_allocator
 from qgraph.errors import ArgumentError, BackendError, CudaError, PoolError
 from qgraph.pickling import not_pickled
+from qgraph.runtime.values.array_view import extents_of
 from qgraph.runtime.values.pool_blocks import ALIGNMENT, Order
 from qgraph.runtime.values.pool_memory import CURRENT_POOL, HostPoolMemory, PoolMemory
 
@@ -278,7 +279,7 @@ class _HostBlock:
 def host_array(memory: PoolMemory, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     """A NumPy array in the pool, its elements not set; raises as ``Pool.empty`` does."""
     kind = np.dtype(dtype)
-    extents = (operator.index(shape),) if not isinstance(shape, tuple | list) else tuple(operator.index(n) for n in shape)
+    extents = extents_of(shape)
     if kind.hasobject or any(extent < 0 for extent in extents):
         raise ArgumentError(
             f"a pool has no array of shape {extents} and dtype {kind}", hint="use numbers, and no negative extents"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from qgraph.errors import CudaError
-from qgraph.ir.program import FAULT_WORDS, Program
+from qgraph.ir.faults import FAULT_WORDS
+from qgraph.ir.program import Program
 from qgraph.runtime.driver.driver import DeviceContext
 from qgraph.runtime.driver.memory import PinnedWords
 from qgraph.runtime.values.deferred_errors import FaultReader

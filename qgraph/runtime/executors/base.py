@@ -12,7 +12,7 @@ from typing import Any
 from qgraph.errors import BackendError, CudaError, StreamCaptured
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
-from qgraph.ir.program import WORD
+from qgraph.ir.slots import WORD
 from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from qgraph.errors import CudaError
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import Node, Unrolling
-from qgraph.ir.program import WORD, Branch, Loop
+from qgraph.ir.program import Branch, Loop
+from qgraph.ir.slots import WORD
 from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.driver.memory import PinnedWords, copy_out

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.program import WORD
+from qgraph.ir.slots import WORD
 from qgraph.nodes.kind import Allocating, GraphNode, Readers, kind_of
 from qgraph.runtime.driver.driver import DeviceContext, call, driver
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_in, copy_out, page_locked

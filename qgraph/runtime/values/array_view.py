@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -104,6 +105,11 @@ def span_of(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], item
 
 
 @lru_cache(maxsize=4096)
+def extents_of(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    """A shape as ``numpy.empty`` takes it: one integer is that of a vector."""
+    return tuple(map(operator.index, shape)) if isinstance(shape, tuple | list) else (operator.index(shape),)
+
+
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """The strides in bytes of a C-contiguous array; an extent of 0 counts as 1."""
     strides = []

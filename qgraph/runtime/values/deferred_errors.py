@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import QGraphError
-from qgraph.ir.program import FAULT_WORDS, KEY_BITS, Fault, Task
+from qgraph.ir.faults import FAULT_WORDS, KEY_BITS, Fault
+from qgraph.ir.program import Task
 from qgraph.source import Span
 
 

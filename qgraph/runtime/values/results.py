@@ -7,7 +7,8 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from qgraph.ir.program import WORD, Result, Slot
+from qgraph.ir.program import Result
+from qgraph.ir.slots import WORD, Slot
 from qgraph.runtime.values.struct_formats import FORMATS
 
 Numbers = tuple[Any, ...]

@@ -298,8 +298,7 @@ call = numba_cpu.compile_control(code, (types.int64[::1],), watched=0, float_typ
 
 def run(y):
     for _ in range(20):
-        with cpu_calls.call_guard():
-            call(y, 0)
+        cpu_calls.guarded(call)(y, 0)
 
 arrays = [np.zeros(8, np.int64) for _ in range(4)]
 threads = [threading.Thread(target=run, args=(y,)) for y in arrays]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qgraph.errors import ArgumentError, BoundsError
-from qgraph.ir.program import Fault
+from qgraph.ir.faults import Fault
 from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.pending_errors import PendingErrors
 from qgraph.source import Span

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from qgraph.ir.program import SCALAR_DTYPES, Result, Slot
+from qgraph.ir.program import Result
+from qgraph.ir.slots import SCALAR_DTYPES, Slot
 from qgraph.runtime.values.results import ResultReader, assembler
 from qgraph.runtime.values.struct_formats import FORMATS
 

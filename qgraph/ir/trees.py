@@ -1,0 +1,47 @@
+"""Small syntax trees, which generated code is put together from, and the names in a tree."""
+
+from __future__ import annotations
+
+import ast
+from typing import TypeVar
+
+_Tree = TypeVar("_Tree", bound=ast.AST)
+
+
+def load(name: str) -> ast.Name:
+    """A name that is read."""
+    return ast.Name(name, ast.Load())
+
+
+def stored(name: str) -> ast.Name:
+    """A name that is assigned."""
+    return ast.Name(name, ast.Store())
+
+
+def assign(name: str, value: ast.expr, node: ast.AST | None = None) -> ast.stmt:
+    """``name = value``, at the place of ``node`` where one is given."""
+    statement = ast.Assign([stored(name)], value)
+    return statement if node is None else at_place(statement, node)
+
+
+def call_of(function: str, *arguments: ast.expr) -> ast.Call:
+    """A call of what ``function`` names."""
+    return ast.Call(load(function), list(arguments), [])
+
+
+def parsed(text: str) -> ast.expr:
+    """The expression that ``text`` is the source of."""
+    return ast.parse(text, mode="eval").body
+
+
+def at_place(tree: _Tree, node: ast.AST) -> _Tree:
+    """``tree``, the parts of which that have no place get that of ``node``."""
+    for child in ast.walk(tree):
+        if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    return tree
+
+
+def names_in(node: ast.AST) -> frozenset[str]:
+    """The names that are read or written under ``node``."""
+    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
