@@ -33,6 +33,9 @@ def main() -> int:
     # No program comes twice: the disk would only fill.
     os.environ.setdefault("QGRAPH_CACHE", "0")
     options = _options()
+    if options.check:
+        # Most of the time goes into compilation, and what LLVM optimises is not what is looked for.
+        os.environ.setdefault("NUMBA_OPT", "0")
     if options.worker:
         _work(options)
         return 0
