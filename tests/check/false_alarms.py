@@ -1,7 +1,7 @@
 """Runs feature tests through ``kernel.check``: it must find nothing, and its run leaves what plain Python leaves.
 
-``python -m tests.check.false_alarms tests/features tests/examples``, of which ``--every N`` takes one in so many. Not a test: it
-compiles each kernel once more, and takes an hour for all. Tests that look at what a kernel did besides (``stats``,
+``python -m tests.check.false_alarms tests/features tests/examples``, of which ``--every N`` takes one in so many. Not a test:
+it compiles each kernel once more, and takes an hour for all. Tests that look at what a kernel did besides (``stats``,
 ``last_launch``) fail: it is not called. For random programs: ``python -m tests.properties.fuzz --check``.
 """
 

@@ -91,7 +91,7 @@ def attempt_word() -> Intrinsic:
 
 
 def _uncounted(builder: Any, kind: Any, value: ir.Value) -> ir.Value:
-    """An array without an owner. The caller holds it, and what counts references in vain no pass takes out where code raises."""
+    """An array without an owner, as the caller holds it: no pass takes out what counts its references where code raises."""
     if not isinstance(kind, types.Array):
         return value
     (owner, *_) = value.type.elements
