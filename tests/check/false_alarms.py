@@ -1,14 +1,13 @@
 """Runs feature tests through ``kernel.check``: it must find nothing, and its run leaves what plain Python leaves.
 
-``python -m tests.check.false_alarms tests/features tests/examples``, of which ``--every N`` takes one in so many; with
-``--programs N`` that many random programs instead. Not a test: it compiles each kernel once more, and takes an hour for all.
-Tests that look at what a kernel did besides (``stats``, ``last_launch``) fail: it is not called.
+``python -m tests.check.false_alarms tests/features tests/examples``, of which ``--every N`` takes one in so many. Not a test:
+it compiles each kernel once more, and takes an hour for all. Tests that look at what a kernel did besides (``stats``,
+``last_launch``) fail: it is not called. For random programs: ``python -m tests.properties.fuzz --check``.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import warnings
 from collections import Counter
@@ -26,28 +25,43 @@ OUTCOMES: Counter[str] = Counter()
 ALARMS: list[str] = []
 
 
+class FalseAlarm(AssertionError):
+    """The checker found something in a program in which there is nothing."""
+
+
 def run_checked(kernel: Any, *args: Any, **keywords: Any) -> Any:
-    """Call ``kernel`` as the checker runs it: its results are in the arguments, and what it returns comes back."""
+    """Call ``kernel`` as the checker runs it: its results are in the arguments, and what it returns comes back.
+
+    Raises:
+        FalseAlarm: the checker found something.
+    """
     variant, values = kernel._describe_only(kernel._bind(args, keywords), "cpu", checks=True)
     run = checker._Run(variant, values)
     errors, raised = run.in_order()
-    for error in errors:
-        OUTCOMES[type(error).__name__] += 1
-        ALARMS.append(f"{kernel}: {error}")
-    if raised is not None and not errors:
+    if errors:
+        raise FalseAlarm("\n".join(map(str, errors))) from errors[0]
+    if raised is not None:
         raise raised
     for value, copy in zip(values, run._values, strict=False):
         if isinstance(value, ArrayView) and not value.readonly and value.host is not None:
             value.host[...] = copy.host
     returned = assembler(run.program.result)(run._numbers)
-    if not errors:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", OrderDependentWarning)
-            run.other_orders()
-        OUTCOMES["kernels"] += 1
-        for each in told:
-            OUTCOMES["orders"] += 1
-            ALARMS.append(f"{kernel}: {each.message}")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", OrderDependentWarning)
+        run.other_orders()
+    if told:
+        raise FalseAlarm("\n".join(str(each.message) for each in told))
+    return returned
+
+
+def _counted(kernel: Any, *args: Any, **keywords: Any) -> Any:
+    """The same of a test, which may catch what is raised: kept for the end."""
+    try:
+        returned = run_checked(kernel, *args, **keywords)
+    except FalseAlarm as alarm:
+        ALARMS.append(f"{kernel}: {alarm}")
+        raise
+    OUTCOMES["kernels"] += 1
     return returned
 
 
@@ -65,39 +79,15 @@ class Hook:
 
     def pytest_collection_finish(self) -> None:
         """Take the place of calls."""
-        Kernel.__call__ = run_checked  # type: ignore[method-assign]
-
-
-def _programs(count: int) -> None:
-    from tests.properties import running
-    from tests.properties.test_random_programs import drawn
-
-    Kernel.__call__ = run_checked  # type: ignore[method-assign]
-    runner = running.Runner("cpu")
-    for number, program in enumerate(drawn(count)):
-        known = len(ALARMS)
-        try:
-            runner(program)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is an alarm
-            ALARMS.append(f"program {number}: {type(error).__name__}: {error}")
-        OUTCOMES["programs"] += 1
-        if len(ALARMS) > known:
-            ALARMS.append(program.source)
-            print(*ALARMS[known:], sep="\n", flush=True)
-    runner.close()
+        Kernel.__call__ = _counted  # type: ignore[method-assign]
 
 
 def main() -> int:
     """Run it; prints what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=0)
     parser.add_argument("--every", type=int, default=1)
     options, rest = parser.parse_known_args()
-    if options.programs:
-        with contextlib.suppress(KeyboardInterrupt):
-            _programs(options.programs)
-    else:
-        pytest.main(["-q", "-p", "no:cacheprovider", *rest], plugins=[Hook(options.every)])
+    pytest.main(["-q", "-p", "no:cacheprovider", *rest], plugins=[Hook(options.every)])
     print(*ALARMS, sep="\n\n")
     print(dict(OUTCOMES))
     return 1 if ALARMS else 0

@@ -52,6 +52,37 @@ def test_add_subtract_min_max(rig, dtype):
     rig.check(arithmetic, args)
 
 
+@qgraph.func
+def place_of(keys, i, count):
+    at = keys[i] % count
+    return max(at, 1)
+
+
+@qgraph.func
+def counted(keys, seen, i):
+    seen[i] += 1
+    return keys[i]
+
+
+def places_by_a_function(keys, values, most):
+    for i in range(keys.shape[0]):
+        most[place_of(keys, i, 4)] = max(most[place_of(keys, i, 4)], values[i])
+
+
+def places_that_are_counted(keys, values, most, seen):
+    for i in range(keys.shape[0]):
+        most[counted(keys, seen, i)] = max(most[counted(keys, seen, i)], values[i])
+
+
+def test_a_place_that_a_function_computes(rig):
+    n = rig.size(5_000)
+    keys, values = np.random.default_rng(2).integers(0, 9, (2, n))
+    rig.check(places_by_a_function, lambda: (keys, values, np.zeros(4, np.int64)))
+    kernel = qgraph.kernel(backend=rig.backend)(places_that_are_counted)
+    verdict = str(kernel.plan(np.arange(4), np.arange(4), np.zeros(4, np.int64), np.zeros(4, np.int64)))
+    assert "assumed independent" in verdict
+
+
 def bits(keys, values, ored, anded, xored, strided):
     for i in range(keys.shape[0]):
         k = keys[i]

@@ -2,6 +2,7 @@
 
     python -m tests.properties.fuzz --backend cpu --seconds 600
     python -m tests.properties.fuzz --backend cuda --count 3000 --jobs 8 --out report.json
+    python -m tests.properties.fuzz --check --count 5000
 
 A process that dies or hangs is a finding too: the program that it ran is in its folder, and is reported.
 """
@@ -32,6 +33,9 @@ def main() -> int:
     # No program comes twice: the disk would only fill.
     os.environ.setdefault("QGRAPH_CACHE", "0")
     options = _options()
+    if options.check:
+        # Most of the time goes into compilation, and what LLVM optimises is not what is looked for.
+        os.environ.setdefault("NUMBA_OPT", "0")
     if options.worker:
         _work(options)
         return 0
@@ -73,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--real", action="store_true", help="real floats, within a tolerance")
     parser.add_argument("--fuse", action="store_true", help="programs with neighbouring loops, each with and without fuse")
+    parser.add_argument("--check", action="store_true", help="by `kernel.check` on the CPU, which must find nothing")
     parser.add_argument("--findings", type=int, default=10, help="a process stops after so many")
     parser.add_argument("--shrink", type=float, default=SHRINK_SECONDS, help="seconds to make a found program smaller")
     parser.add_argument("--patience", type=float, default=240.0, help="a program that takes more seconds hangs")
@@ -108,6 +113,7 @@ class _Job:
         words += ["--seed", str(options.seed * 64 + self.number + 7919 * len(self.losses)), "--without", options.without]
         words += ["--real"] if options.real else []
         words += ["--fuse"] if options.fuse else []
+        words += ["--check"] if options.check else []
         environment = {**os.environ, "QGRAPH_BACKEND": "sim"} if options.backend == "sim" else dict(os.environ)
         if options.jobs > 1:
             environment.setdefault("NUMBA_NUM_THREADS", "2")
@@ -158,13 +164,15 @@ class _Job:
 
 def _work(options: argparse.Namespace) -> None:
     """Hunt in this process, and leave what it does in files."""
+    from tests.check.false_alarms import run_checked
     from tests.properties.features import features_for
     from tests.properties.programs import Program
     from tests.properties.running import Runner, script
 
     folder = Path(options.worker)
     mine = f"{os.getpid()}"
-    runner = Runner(options.backend, (False, True) if options.fuse else (False,))
+    settings = (False, True) if options.fuse else (False,)
+    runner = Runner("cpu", settings, run_checked) if options.check else Runner(options.backend, settings)
     ran = 0
 
     def check(program: Program) -> None:

@@ -39,10 +39,19 @@ class InvalidProgram(Exception):
 
 
 class Runner:
-    """Runs programs on one backend, with each of ``settings`` (of ``fuse``); their modules live in a folder of its own."""
+    """Runs programs on one backend, with each of ``settings`` (of ``fuse``); their modules live in a folder of its own.
 
-    def __init__(self, backend: str, settings: Sequence[bool] = (False,)) -> None:
+    ``call`` is how a kernel is called.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        settings: Sequence[bool] = (False,),
+        call: Callable[..., Any] = lambda kernel, *arguments: kernel(*arguments),
+    ) -> None:
         self.backend = backend
+        self._call = call
         self.settings = tuple(settings)
         self.folder = Path(tempfile.mkdtemp(prefix="qgraph-programs-"))
 
@@ -113,7 +122,7 @@ class Runner:
         with warnings.catch_warnings():
             # NumPy arrays are copied to the device and back, those that share memory together.
             warnings.simplefilter("ignore", qgraph.PerformanceWarning)
-            result = kernel(*arguments)
+            result = self._call(kernel, *arguments)
             qgraph.synchronize()
         return result
 

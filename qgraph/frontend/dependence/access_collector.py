@@ -7,6 +7,7 @@ a view of an array, a tuple). ``symbolic_eval.py`` evaluates expressions, ``call
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -28,6 +29,7 @@ from qgraph.frontend.facts.abstract_values import (
 )
 from qgraph.frontend.facts.loop_facts import Accesses, Axis, LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.ir.functions import Function
 from qgraph.operations.combinations import kept_by
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.polyhedral.questions import Variable
@@ -167,9 +169,10 @@ class _Walker(Caller):
         return sign, others[0] if len(others) == 1 else None
 
     def is_repeatable(self, node: ast.AST) -> bool:
-        """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only functions of numbers."""
-        calls = (child for child in ast.walk(node) if isinstance(child, ast.Call | ast.NamedExpr))
-        return all(isinstance(call, ast.Call) and operation(self.resolve(call.func)).pure for call in calls)
+        """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only what does not either."""
+        if any(isinstance(child, ast.NamedExpr) for child in ast.walk(node)):
+            return False
+        return all(_is_repeatable(self.resolve(call.func)) for call in ast.walk(node) if isinstance(call, ast.Call))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         sign = OPERATIONS.by_syntax[type(node.op)].symbol
@@ -324,3 +327,21 @@ class _Walker(Caller):
 
 # A step of which nothing is known: a symbol of its own.
 _UNKNOWN_STEP = Poly.symbol("a step", "device")
+
+
+def _is_repeatable(function: object) -> bool:
+    """Whether a function changes nothing: one of numbers, or one of the user's that assigns to names of its own alone."""
+    if not isinstance(function, Function):
+        return operation(function).pure
+    own = {*names_assigned(function.tree.body), *(each.arg for each in function.tree.args.args)}
+    for node in ast.walk(function.tree):
+        if isinstance(node, ast.AugAssign | ast.Raise):
+            return False
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            return False
+        if isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            called = function.names.get(name, getattr(builtins, name, None))
+            if name in own or not _is_repeatable(called):
+                return False
+    return True

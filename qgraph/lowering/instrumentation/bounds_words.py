@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,22 +10,21 @@ from qgraph.errors import BoundsError
 from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import FAULTS, KEY, SLOTS, UNSPECIFIED, EarlyExits, Fault, Program
 from qgraph.lowering.instrumentation.accesses import Access
-from qgraph.lowering.instrumentation.checker_words import is_element
 from qgraph.lowering.instrumentation.rewrite import instrument
+from qgraph.lowering.instrumentation.word_functions import is_element, word_function
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations import intrinsics
 
 _STATE = (FAULTS, SLOTS, KEY)
 _GIVEN = ", ".join(_STATE)
 _INSIDE = f"""
-def inside(index, extent, axis, site, {_GIVEN}):
-    place = int(index)
-    if place < 0:
-        place += extent
-    if place < 0 or place >= extent:
-        note({FAULTS}, site + %d, {SLOTS}, %d, %d, {KEY}, int(index), axis, extent)
-        raise Left
-    return place
+place = int(index)
+if place < 0:
+    place += extent
+if place < 0 or place >= extent:
+    note({FAULTS}, site + %d, {SLOTS}, %d, %d, {KEY}, int(index), axis, extent)
+    raise Left
+return place
 """
 # By kind: the parameters, and what is done with the element.
 _ELEMENTS = {
@@ -89,19 +87,15 @@ class _BoundsWords:
     def _function(self, parameters: str, does: str, names: dict[str, object]) -> Function:
         key = parameters, does, names.get("atomic")
         if key not in self._functions:
-            text = f"def word({parameters}, site, {_GIVEN}):\n    {does.format(given=_GIVEN)}"
-            self._functions[key] = _made(text, {"inside": self._inside(), **names})
+            body = does.format(given=_GIVEN)
+            self._functions[key] = word_function(
+                f"word({parameters}, site, {_GIVEN})", body, {"inside": self._inside(), **names}
+            )
         return self._functions[key]
 
     def _inside(self) -> Function:
         if "inside" not in self._functions:
-            text = _INSIDE % (self.first, self.exits.failed.index, self.exits.first.index)
+            body = _INSIDE % (self.first, self.exits.failed.index, self.exits.first.index)
             names = {"note": intrinsics.note_least, "Left": intrinsics.Left, "int": int}
-            self._functions["inside"] = _made(text, names)
+            self._functions["inside"] = word_function(f"inside(index, extent, axis, site, {_GIVEN})", body, names)
         return self._functions["inside"]
-
-
-def _made(text: str, names: dict[str, object]) -> Function:
-    (tree,) = ast.parse(text).body
-    assert isinstance(tree, ast.FunctionDef)
-    return Function(tree.name, tree, names, __file__)

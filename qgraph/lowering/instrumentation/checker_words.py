@@ -14,6 +14,7 @@ from qgraph.lowering.codegen.generated_names import generated, place_at
 from qgraph.lowering.codegen.task_codegen import affine, product
 from qgraph.lowering.instrumentation import shadow_memory as shadow
 from qgraph.lowering.instrumentation.accesses import Access
+from qgraph.lowering.instrumentation.word_functions import is_element, word_function
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS
 
@@ -44,10 +45,7 @@ class CheckerWords:
 
 
 def _function(name: str, parameters: str, lines: list[str], **names: object) -> Function:
-    text = f"def {name}({parameters}, site, {_STATE}):\n" + "\n".join(f"    {line}" for line in lines)
-    tree = ast.parse(text).body[0]
-    assert isinstance(tree, ast.FunctionDef)
-    return Function(name, tree, {**_GLOBALS, **names}, __file__)
+    return word_function(f"{name}({parameters}, site, {_STATE})", "\n".join(lines), {**_GLOBALS, **names})
 
 
 def _places(ndim: int, index: Any) -> list[str]:
@@ -59,14 +57,6 @@ def _places(ndim: int, index: Any) -> list[str]:
         lines.append(f"p{axis} = inside({part}, array.shape[{axis}], {axis}, site, _check)")
     places = "".join(f"p{axis}, " for axis in range(ndim))
     return [*lines, f"at = ({places})"]
-
-
-def is_element(array: Any, index: Any) -> bool:
-    """Whether these are an array, and an integer for each of its axes."""
-    if not isinstance(array, types.Array):
-        return False
-    parts = tuple(index.types) if isinstance(index, types.BaseTuple) else (index,)
-    return len(parts) == array.ndim and all(isinstance(part, types.Integer | types.Boolean) for part in parts)
 
 
 def _load(array: Any, index: Any, *_: Any) -> Function:

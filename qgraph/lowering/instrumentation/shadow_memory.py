@@ -124,14 +124,22 @@ def commute(known: Any, group: Any) -> Any:
     return both or known % AUTHORS == group % AUTHORS
 
 
-def read(address: Any, size: Any, site: Any, check: Any) -> None:
-    """An element is read."""
+def accessed(address: Any, check: Any) -> Any:
+    """``place`` of an element that is accessed; -1, too, where iterations are in another order than the program's."""
     check[ACCESSES] += 1
     at = place(address, check)
-    if at < 0 or check[ORDER] != IN_ORDER:
-        return
-    mine = check[ITERATION] << SITE_BITS | site
-    for _ in range(max(1, size >> check[check[LAST] + 2])):
+    return at if check[ORDER] == IN_ORDER else -1
+
+
+def parts(at: Any, size: Any, check: Any) -> Any:
+    """How many elements of the region of ``at`` one of ``size`` bytes is; none of a region that nobody watches."""
+    return max(1, size >> check[check[LAST] + 2]) if at >= 0 else 0
+
+
+def read(address: Any, size: Any, site: Any, check: Any) -> None:
+    """An element is read."""
+    at, mine = accessed(address, check), check[ITERATION] << SITE_BITS | site
+    for _ in range(parts(at, size, check)):
         if check[at + NOBODY] != 0:
             note(UNWRITTEN, 0, mine, address, (0, 0, 0), check)
         if check[ITERATION] > 0:
@@ -144,12 +152,8 @@ def read(address: Any, size: Any, site: Any, check: Any) -> None:
 
 def write(address: Any, size: Any, same: Any, site: Any, check: Any) -> None:
     """An element was written; ``same``: with the bits that it had."""
-    check[ACCESSES] += 1
-    at = place(address, check)
-    if at < 0 or check[ORDER] != IN_ORDER:
-        return
-    mine = check[ITERATION] << SITE_BITS | site
-    for _ in range(max(1, size >> check[check[LAST] + 2])):
+    at, mine = accessed(address, check), check[ITERATION] << SITE_BITS | site
+    for _ in range(parts(at, size, check)):
         check[at + NOBODY] = 0
         if check[ITERATION] > 0:
             if not same:
@@ -163,12 +167,8 @@ def write(address: Any, size: Any, same: Any, site: Any, check: Any) -> None:
 
 def update(address: Any, size: Any, group: Any, site: Any, check: Any) -> None:
     """An atomic, or a part of a reduction: those of one group are in any order."""
-    check[ACCESSES] += 1
-    at = place(address, check)
-    if at < 0 or check[ORDER] != IN_ORDER:
-        return
-    mine = check[ITERATION] << SITE_BITS | site
-    for _ in range(max(1, size >> check[check[LAST] + 2])):
+    at, mine = accessed(address, check), check[ITERATION] << SITE_BITS | site
+    for _ in range(parts(at, size, check)):
         if check[at + NOBODY] != 0:
             note(UNWRITTEN, 0, mine, address, (0, 0, 0), check)
         if check[ITERATION] > 0:
@@ -193,10 +193,9 @@ def update(address: Any, size: Any, group: Any, site: Any, check: Any) -> None:
 def forget(address: Any, size: Any, check: Any) -> None:
     """Somebody may have written an element."""
     at = place(address, check)
-    if at >= 0:
-        for _ in range(max(1, size >> check[check[LAST] + 2])):
-            check[at + NOBODY] = 0
-            at += SHADOW_WORDS
+    for _ in range(parts(at, size, check)):
+        check[at + NOBODY] = 0
+        at += SHADOW_WORDS
 
 
 def begin(position: Any, total: Any, loop: Any, check: Any) -> Any:
@@ -233,10 +232,17 @@ OUTSIDE = SeparateFunction(_made(outside, note=NOTE))
 INSIDE = _made(inside, outside=OUTSIDE)
 PLACE = _made(place)
 _CONFLICT = _made(conflict, note=NOTE)
-_TOUCHED = {"note": NOTE, "place": PLACE, "conflict": _CONFLICT, "commute": _made(commute)}
+_PARTS = _made(parts)
+_TOUCHED = {
+    "note": NOTE,
+    "accessed": _made(accessed, place=PLACE),
+    "parts": _PARTS,
+    "conflict": _CONFLICT,
+    "commute": _made(commute),
+}
 READ = SeparateFunction(_made(read, **_TOUCHED))
 WRITE = SeparateFunction(_made(write, **_TOUCHED))
 UPDATE = SeparateFunction(_made(update, **_TOUCHED))
-FORGET = SeparateFunction(_made(forget, place=PLACE))
+FORGET = SeparateFunction(_made(forget, place=PLACE, parts=_PARTS))
 BEGIN = SeparateFunction(_made(begin))
 SAME_BITS, ADDRESS_OF, INTP = intrinsics.same_bits, intrinsics.address_of, np.intp

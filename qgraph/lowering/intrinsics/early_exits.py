@@ -78,10 +78,19 @@ def attempt_word() -> Intrinsic:
         called = context.make_signature(sig.return_type, *operands)
         context.add_linking_libs(getattr(context.get_function(function, called), "libs", ()))
         descriptor = context.typing_context.session.descriptors[function.get_impl_key(called)]
-        status, result = context.call_internal_no_propagate(builder, descriptor, called, args[2:])
+        given = [_uncounted(builder, kind, value) for kind, value in zip(operands, args[2:], strict=True)]
+        status, result = context.call_internal_no_propagate(builder, descriptor, called, given)
         place = cgutils.alloca_once_value(builder, context.cast(builder, args[1], otherwise, sig.return_type))
         with builder.if_then(status.is_ok, likely=True):
             builder.store(result, place)
         return builder.load(place)
 
     return Intrinsic("attempt", typer, emit)
+
+
+def _uncounted(builder: Any, kind: Any, value: ir.Value) -> ir.Value:
+    """An array without an owner, as the caller holds it: no pass takes out what counts its references where code raises."""
+    if not isinstance(kind, types.Array):
+        return value
+    (owner, *_) = value.type.elements
+    return builder.insert_value(value, ir.Constant(owner, None), 0)

@@ -28,7 +28,7 @@ from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
 from qgraph import forks
-from qgraph.compat import numba
+from qgraph.compat import llvmlite, numba
 from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction, TypedFunction
 from qgraph.ir.program import Cast
 from qgraph.lowering.cache.memory_key import structural_key
@@ -145,6 +145,7 @@ class _Target(NumberTarget, CPUContext):
 
 
 def _make_typing(float_type: str) -> _Typing:
+    llvmlite.free_pass_managers()
     typing = _Typing()
     typing.float_type = getattr(types, float_type)
     typing._words = {}

@@ -17,7 +17,8 @@ from qgraph.errors import KernelTypeError
 from qgraph.ir.functions import Function
 from qgraph.source import Span
 
-_NUMBA = re.compile(r"[/\\](numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
+_NUMBA = re.compile(r"(?:^|[/\\])(numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
+_LOWERING = os.path.dirname(os.path.dirname(__file__))
 # What is said of a function that Numba compiles from Python: its error is about code that the user has not written.
 _OWN = "Numba's own code for {} does not compile here"
 _OWN_CODE = re.compile(_OWN.format(".+"))
@@ -68,7 +69,8 @@ def place_of(error: BaseException, function: Function, called: Sequence[object])
 
 
 def _functions(function: Function, called: Sequence[object]) -> tuple[Function, ...]:
-    return (function, *(item for item in called if isinstance(item, Function)))
+    """Those with lines of the user's: what instrumentation puts in the place of an access has none."""
+    return (function, *(item for item in called if isinstance(item, Function) and not item.file.startswith(_LOWERING)))
 
 
 def _hint(found: str) -> str:

@@ -116,3 +116,16 @@ def test_a_float16_on_the_cpu_is_refused_by_name():
 
     with pytest.raises(KernelTypeError, match="the CPU cannot compute with float16"):
         qgraph.kernel(backend="cpu")(kernel)(np.zeros(3))
+
+
+@pytest.mark.parametrize("run", ["__call__", "check"])
+def test_what_stands_in_the_place_of_an_access_has_the_users_line(run):
+    @qgraph.kernel(backend="cpu", bounds_check=True)
+    def kernel(x, y):
+        for i in range(y.shape[0]):
+            x[i % 2] = min(x[i % 2], y[i])
+
+    with pytest.raises(KernelTypeError, match="the least of elements of type uint32 and int8") as caught:
+        getattr(kernel, run)(np.zeros(2, np.uint32), np.zeros(3, np.int8))
+    assert caught.value.span.file == __file__
+    assert "min(x[i % 2], y[i])" in caught.value.span.text()

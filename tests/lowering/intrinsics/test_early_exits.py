@@ -1,0 +1,33 @@
+"""What ``intrinsics.attempt`` costs on the CPU: nothing that counts references stays in a loop."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import qgraph
+from qgraph.compat import numba
+from qgraph.lowering.numba_backend import cpu
+from tests.features import bounds_kernels
+from tests.features.test_bounds import CASES, copies
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
+@pytest.mark.parametrize("name", ["shifted", "func", "atomics", "in_a_loop"])
+def test_nothing_counts_references(monkeypatch, name):
+    libraries = []
+
+    class Kept(cpu.Library):
+        def __init__(self, *args):
+            super().__init__(*args)
+            libraries.append(self)
+
+    monkeypatch.setattr(cpu, "Library", Kept)
+    cpu.forget()
+    qgraph.kernel(backend="cpu", bounds_check=True)(getattr(bounds_kernels, name))(*copies(CASES[name][0]))
+    text = str(numba.final_module(libraries[-1]))
+    chunks = re.findall(r"^define [^\n]*_chunk.*?^}", text, re.MULTILINE | re.DOTALL)
+    assert chunks
+    assert not any("NRT_" in chunk for chunk in chunks)
