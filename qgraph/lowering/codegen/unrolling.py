@@ -330,9 +330,10 @@ def stopping(task: Task, stop: int, unrolling: Unrolling | None) -> Task:
     assert isinstance(last, ast.Expr)
     assert isinstance(last.value, ast.Call)
     last.value.args[-1] = ast.IfExp(ast.Name("_stopping", ast.Load()), ast.Constant(0), last.value.args[-1])
-    seldom = unrolling is not None and unrolling.counted is None
-    last_copy = f" if {NEXT.name} == 0 or {NEXT.name} == {unrolling.guards + unrolling.copies} else False" if seldom else ""
-    body = (*generated(_stopping(stop) + last_copy), *others, last)
+    look = _stopping(stop)
+    if unrolling is not None and unrolling.counted is None:
+        look += f" if {NEXT.name} == 0 or {NEXT.name} == {unrolling.guards + unrolling.copies} else False"
+    body = (*generated(look), *others, last)
     return replace(task, body=body, names={**task.names, "_stopped": intrinsics.stopped})
 
 
