@@ -66,12 +66,11 @@ class Kernels:
         self._entries = plan.entries
 
     def of(self, node: Node) -> Iterator[tuple[str, TaskCode, Function]]:
-        """All kernels of ``node``, each with its name: one, or a second one for the copies of a loop that is counted."""
+        """All kernels of ``node``, each with its name: one, or a second one for copies that have arrays of their own."""
         assert node.task is not None
         unrolling = self._guards.get(node.index)
         yield node.task.name, *self._guarded(node, unrolling)
-        counted = None if unrolling is None else unrolling.counted
-        arrays = {} if counted is None else dict(counted.arrays)
+        arrays = {} if unrolling is None else dict((unrolling.counted or unrolling).arrays)
         if node.index in arrays:
             name = f"{node.task.name}{COPIED}"
             code, function = self._guarded(node, unrolling, arrays[node.index])

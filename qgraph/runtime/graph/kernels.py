@@ -103,14 +103,14 @@ def verify_layout(function: Any, entry: str, sizes: Sequence[int]) -> None:
 class KernelNode:
     """One kernel of an executable: its function, launch shape and parameters, and where it lives once it is in a graph.
 
-    ``bit`` is its place in ``Parameters.changed``. ``executable`` and ``handle`` are the CUgraphExec it can be patched in
-    and its CUgraphNode; both None for a kernel that is launched on a stream. ``copy`` is the number of the copy that it is,
-    None for a node itself, and ``form`` the graph in which it is.
+    ``bit`` is its place in ``Parameters.changed``, ``loop`` the conditional node whose handle it gets. ``executable`` and
+    ``handle`` are the CUgraphExec it can be patched in and its CUgraphNode; both None for a kernel that is launched on a
+    stream. ``copy`` is the number of the copy that it is, None for a node itself, and ``form`` the graph in which it is.
     """
 
     __slots__ = (
-        *("_counts", "_few", "_inside", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
-        *("form", "function", "handle", "index", "launch", "pointers", "shape"),
+        *("_counts", "_few", "_inside", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
+        *("form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
     )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelContext) -> None:
@@ -119,7 +119,7 @@ class KernelNode:
         self.bit = bit
         self.copy: int | None = None
         self.form: Form = "plain"
-        self._loop = loop
+        self.loop = loop
         self.function = setting.code.function(code.entry)
         self.pointers, sizes = setting.parameters.bind(index, bit, code, loop)
         verify_layout(self.function, code.entry, sizes)
@@ -155,7 +155,7 @@ class KernelNode:
         """The same kernel as copy ``number`` of the body of a loop: with the handle, the guard and the arrays of that copy."""
         made = copy.copy(self)
         made.copy, made.form, made.early, made.executable, made.handle = number, form, False, None, None
-        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number, form)
+        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self.loop, number, form)
         made._make_launch()
         return made
 
