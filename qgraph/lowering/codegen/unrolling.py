@@ -19,8 +19,8 @@ from qgraph.source import copied
 
 # Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
 # eight, 0.40, 0.54 and 0.78 with four: beside many kernels a turn costs little, and what is behind the end takes time, too.
-# That 24 are the most is an estimate.
-COPIES = ((12, 8), (24, 4))
+# That 24 are the most is an estimate, and that a single kernel has 16.
+COPIES = ((1, 16), (12, 8), (24, 4))
 
 
 def unroll_loops(plan: GraphPlan) -> GraphPlan:
