@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import benchmarks.memory.in_qgraph as memory_loops
-from benchmarks import ladders, memory_bound, parts, startup, timing
+import qgraph
+from benchmarks import ladders, memory_bound, parts, reductions, startup, timing
 from benchmarks.ladders import RUNGS
 from benchmarks.memory import problems
 from benchmarks.programs import PROGRAMS, begin, checked
@@ -197,3 +198,20 @@ def test_a_timing_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(timing, "_PACE", timing._Pace(best=1.0, waited=timing._LONGEST_WAIT))
     monkeypatch.setattr(timing._Pace, "now", lambda _pace: 2.0)
     timing.await_pace()
+
+
+def test_what_reductions_are_measured_against_is_what_it_was():
+    assert reductions.unchanged()
+
+
+@pytest.mark.parametrize("program", reductions.PROGRAMS)
+def test_a_convergence_loop_ends_where_numpy_says(program):
+    function, _ = reductions.PROGRAMS[program]
+    arrays = reductions.begin(program, 12)
+    tolerance, steps, value = reductions.wanted(program, 6, arrays)
+    found = qgraph.kernel(backend="cpu")(function)(*arrays, tolerance, 60)
+    reductions.expect(found, steps, value)
+    with pytest.raises(AssertionError):
+        reductions.expect((steps + 1, found[1]), steps, value)
+    with pytest.raises(AssertionError):
+        reductions.expect((steps, found[1] * 1.1), steps, value)

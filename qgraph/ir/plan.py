@@ -15,6 +15,9 @@ from qgraph.operations.intrinsics import LINE_WORDS, SPREAD
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 
+# By node in which names of arrays change places: each name, and the leaves that it stands for in copy 0, 1, ..., and so on.
+ArraysOfCopies = tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class CountedUnroll:
@@ -30,8 +33,7 @@ class CountedUnroll:
         copies: how many on small grids, where the loop runs long; after so many iterations each name stands for the array that
             it stood for before.
         carried: edges (from, to) of the other nodes, each from a node in one copy to a node in the next one.
-        arrays: for each node in which names of arrays change places: the name of each, and the leaf that it stands for in
-            copy 0, 1, ..., until that begins again.
+        arrays: what names stand for.
         period: how many copies that takes; 1 where none changes places. The plain graph has so many.
         whole: how many copies a turn has on large grids, where none of them has nothing to do.
         few: how many it has there for the iterations that are left then, 1 to ``whole``, and anywhere if there are few.
@@ -41,7 +43,7 @@ class CountedUnroll:
     left: int
     copies: int
     carried: tuple[tuple[int, int], ...]
-    arrays: tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+    arrays: ArraysOfCopies
     period: int
     whole: int
     few: int
@@ -82,6 +84,7 @@ class Unrolling:
         turns: a word of scratch; its lower half counts, and is 0 between entries, its upper half is what was told last.
         guards: the first of ``copies + 1`` words of scratch.
         number: the place among the plan's unrolled loops.
+        arrays: what names stand for, where each copy has its arrays as parameters.
         counted: how the loop counts, None where its condition depends on what it computes.
         spread: of a counted loop the first of ``SPREAD`` words, ``LINE_WORDS`` apart, with the number of iterations left.
         kernels: how many a copy of the body has.
@@ -95,6 +98,7 @@ class Unrolling:
     turns: int
     guards: int
     number: int
+    arrays: ArraysOfCopies = ()
     counted: CountedUnroll | None = None
     spread: int = 0
     kernels: int = 0
@@ -176,7 +180,7 @@ class Node:
     One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
-    next, or as ``counted`` says; ``note`` says so, or why not.
+    next, or as ``counted`` says, and ``arrays`` what its names stand for; ``note`` says so, or why not.
     Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
     where nodes live in a graph, and elsewhere the kernel of the task.
     """
@@ -195,6 +199,7 @@ class Node:
     what: NodeRecord | None = None
     copies: int = 1
     carried: tuple[tuple[int, int], ...] = ()
+    arrays: ArraysOfCopies = ()
     counted: CountedUnroll | None = None
     note: str = ""
 
@@ -337,7 +342,16 @@ class GraphPlan:
                 leaders = frozenset(before for before, _ in inside) - followers
                 kernels = sum(len(self.regions[body].nodes) for body in node.bodies) - (node.counted is not None)
                 made = Unrolling(
-                    node.index, node.copies, node.carried, leaders, followers, word, word + 1, len(found), kernels=kernels
+                    node.index,
+                    node.copies,
+                    node.carried,
+                    leaders,
+                    followers,
+                    word,
+                    word + 1,
+                    len(found),
+                    node.arrays,
+                    kernels=kernels,
                 )
                 if node.counted is not None:
                     made = replace(made, counted=node.counted, spread=made.end + -made.end % LINE_WORDS)

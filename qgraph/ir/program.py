@@ -204,6 +204,8 @@ class Task:
     inner_length: str = ""
     # Of a task that only lets names of arrays change places: for each slot, the slot that its number is from, or the number.
     moves: tuple[tuple[Slot, Slot | int], ...] = ()
+    # The same of a task that may do anything else, too.
+    trades: tuple[tuple[Slot, Slot | int], ...] = ()
     # The same task where nothing ends it early: what is assigned to kernel scalars has its types.
     plain: Task | None = field(default=None, compare=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from qgraph.ir.artifacts import TILE_HEIGHT, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
+from qgraph.ir.artifacts import TILE_HEIGHT, WARP, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import Program
@@ -142,8 +142,8 @@ class _PtxCompiler:
             "float_type": float_type,
             "capability": self.capability,
             "fastmath": self.options.fastmath,
-            # Blocks of tiles are no smaller than one.
-            "launch_bound": max(block_size, TILE_HEIGHT) if block_size is not None else None,
+            # Blocks of tiles are no smaller than one, and those that combine values are whole warps.
+            "launch_bound": max(block_size, WARP if code.task.reductions else TILE_HEIGHT) if block_size is not None else None,
             "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
             "index64": self.index64,
             "waits_last": waits_last,

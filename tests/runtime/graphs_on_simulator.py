@@ -23,7 +23,7 @@ import qgraph
 from benchmarks import chains
 from qgraph.errors import CudaError
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, slots_dtype
+from qgraph.ir.artifacts import COPIED, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, slots_dtype
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda_simulator
 from qgraph.operations import intrinsics
@@ -518,6 +518,60 @@ def large():
         for _ in range(3):
             kernel.agrees(*arguments(trading, 100, n=n))
         assert kernel.executable._runs == form, n
+
+
+def relaxing(x, y, most, found):
+    """Sweeps until one changes little, or there were enough."""
+    sweeps = 0
+    change = most[0] + 1
+    while change > most[0] and sweeps < most[1]:
+        change = 0
+        for i in range(1, x.shape[0] - 1):
+            for j in range(1, x.shape[1] - 1):
+                y[i, j] = (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1]) // 4 + 1
+                change = max(change, abs(y[i, j] - x[i, j]))
+        x, y = y, x
+        sweeps += 1
+    found[0] = sweeps
+    found[1] = change
+
+
+def traded_halfway(x, y, most, found):
+    """What is behind the trade of names sees other arrays than what is before it, in the same sweep."""
+    sweeps = 0
+    change = most[0] + 1
+    while change > most[0] and sweeps < most[1]:
+        change = 0
+        for i in range(1, x.shape[0] - 1):
+            for j in range(1, x.shape[1] - 1):
+                y[i, j] = (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1]) // 4 + 1
+        x, y = y, x
+        sweeps += 1
+        for i in range(1, x.shape[0] - 1):
+            for j in range(1, x.shape[1] - 1):
+                change = max(change, abs(y[i, j] - x[i, j]))
+    found[0] = sweeps
+    found[1] = change
+
+
+def converging():
+    """Each copy has its arrays, whichever copy the loop ends with, and the plain graph asks for them."""
+
+    def given(rows, columns, change, sweeps):
+        x = np.arange(rows * columns).reshape(rows, columns) * 7919 % 1000
+        return x, x.copy(), np.array([change, sweeps]), np.zeros(2, np.int64)
+
+    for function in (relaxing, traded_halfway):
+        for unrolled in (True, False):
+            kernel = Kernel(function, *given(5, 5, 0, 3), unrolled=unrolled)
+            (each,) = kernel.plan.unrolled
+            assert each.arrays
+            assert any(name.endswith(COPIED) for name in kernel.executable.plan.codes)
+            for sweeps in (1, 2, 7, 8, 9, 16, 17):
+                kernel.agrees(*given(5, 9, 0, sweeps))
+            # Both axes are longer than the grid, and it ends by itself.
+            kernel.agrees(*given(19, 70, 40, 60))
+            kernel.agrees(*given(70, 6, 40, 60))
 
 
 def whole_turns():

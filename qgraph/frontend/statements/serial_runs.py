@@ -36,6 +36,8 @@ class SerialRun:
         # By slot, as in ``Task.moves``, and how many of the statements do that.
         self._moves: dict[Slot, Slot | int] = {}
         self._moving = 0
+        # Whether that is all that it does to them.
+        self._known = True
 
     @property
     def empty(self) -> bool:
@@ -82,6 +84,8 @@ class SerialRun:
         if len(known) == len(slots):
             self._moves |= {slot: self._before(each) for slot, each in zip(slots, known, strict=True)}
             self._moving += 2 * len(slots)
+        else:
+            self._known = False
 
     def _before(self, number: Slot | int) -> Slot | int:
         """Where the run finds at its start what is now in a slot."""
@@ -161,6 +165,7 @@ class SerialRun:
             scalars=tuple((name, slot) for name, slot in slots.items() if name in needed),
             results=tuple(self._body.assigned.items()),
             moves=tuple(self._moves.items()) if self._moving == len(self._statements) else (),
+            trades=tuple(self._moves.items()) if self._known else (),
         )
 
 

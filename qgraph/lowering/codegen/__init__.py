@@ -6,7 +6,7 @@ kernel whose parallel loops run in chunks (``cpu_chunks.py``); kernels of more t
 time is superlinear. Loops there that may not end call Python about every 50 ms, for its signal handlers and the watchdog
 (``cpu_polls.py``); nothing else polls.
 
-Unrolling (``unrolling.py``): an iteration of a while node costs as much as a few kernels, so one holds up to 8 copies of a
+Unrolling (``unrolling.py``): an iteration of a while node costs as much as a few kernels, so one holds up to 16 copies of a
 body. The kernels of a copy begin with a guard: where the scratch word of their parameter ``_guard`` is 0 they return; the
 condition kernel sets the word of the next copy (``_next``). Small grids read the guard before ``griddepcontrol.wait``, large
 ones after it. A loop whose trip count is known at its entry is counted (``CountedUnroll``): up to 64 copies, copy ``u`` exits

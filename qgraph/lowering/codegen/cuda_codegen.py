@@ -67,12 +67,11 @@ class Kernels:
         self._stop = plan.stop
 
     def of(self, node: Node) -> Iterator[tuple[str, TaskCode, Function]]:
-        """All kernels of ``node``, each with its name: one, or a second one for the copies of a loop that is counted."""
+        """All kernels of ``node``, each with its name: one, or a second one for copies that have arrays of their own."""
         assert node.task is not None
         unrolling = self._guards.get(node.index)
         yield node.task.name, *self._guarded(node, unrolling)
-        counted = None if unrolling is None else unrolling.counted
-        arrays = {} if counted is None else dict(counted.arrays)
+        arrays = {} if unrolling is None else dict((unrolling.counted or unrolling).arrays)
         if node.index in arrays:
             name = f"{node.task.name}{COPIED}"
             code, function = self._guarded(node, unrolling, arrays[node.index])
@@ -125,7 +124,9 @@ class Kernels:
         several = bool(task.axes) and not task.on_device and _is_light(task)
         bins = bins_of(self._program, task)
         plane: Literal["", "rows", "tiles"] = ""
-        if len(task.axes) > 1 and not (task.on_device or task.reductions or bins):
+        if len(task.axes) > 1 and task.reductions and not task.on_device:
+            plane = "rows"
+        elif len(task.axes) > 1 and not (task.on_device or bins):
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
@@ -143,7 +144,9 @@ class Kernels:
             body = body if around is None else around(body)
         elif task.reductions:
             several = _is_light(task)
-            body = _reducing(task, reductions, dtypes, before, after, several=several)
+            names |= reductions.cuda_names
+            loops = _strided_rows(task, reductions, several=several) if plane else _strided(task, reductions, several=several)
+            body = _reducing(task, reductions, dtypes, loops, before, after)
         elif bins:
             names |= bin_names(bins)
             several = False
@@ -221,8 +224,8 @@ class Kernels:
         return call, function
 
     def _stores_last(self, node: Node, task: Task, bins: Sequence[Bins] = ()) -> Task:
-        """One of the loops of a kernel with its loads before its stores; one that combines values, or is none, as it is."""
-        if not task.axes or task.reductions or bins:
+        """One of the loops of a kernel with its loads before its stores; one that fills bins, or is none, as it is."""
+        if not task.axes or bins:
             return task
         return with_stores_last(self._program, task, frozenset().union(*(each.effects.writes for each in node.tasks)))
 
@@ -369,10 +372,10 @@ def _by_rows(task: Task, dtypes: Dtypes, *, several: bool) -> Statements:
     )
 
 
-def _row_iteration(task: Task) -> Statements:
-    """The iteration at column ``_column`` of row ``_at``."""
+def _row_iteration(task: Task, row: str = "_at") -> Statements:
+    """The iteration at column ``_column`` of ``row``."""
     across = generated(f"{task.axes[-1].variable} = {affine(task.axes[-1], '_column')}")
-    return [*unravel(task, "_at", task.axes[:-1], narrow=True), *across, *index_tuple(task), *task.body]
+    return [*unravel(task, row, task.axes[:-1], narrow=True), *across, *index_tuple(task), *task.body]
 
 
 def _in_tiles(task: Task, dtypes: Dtypes) -> Statements:
@@ -410,27 +413,39 @@ def _one_thread(task: Task, dtypes: Dtypes) -> Statements:
 
 
 def _reducing(
-    task: Task,
-    reductions: ReductionCode,
-    dtypes: Dtypes,
-    first: Statements,
-    then: Statements,
-    *,
-    several: bool,
+    task: Task, reductions: ReductionCode, dtypes: Dtypes, loops: Statements, first: Statements, then: Statements
 ) -> Statements:
-    """A grid-stride loop, then the reductions; the last thread does ``first`` and ``then`` around storing the results.
-
-    ``several``: so many iterations at once, whose loads start together.
-    """
+    """``loops``, then the reductions; the last thread does ``first`` and ``then`` around storing the results."""
     head = generated(
         *reductions.identities,
-        "_lane = _cuda.threadIdx.x",
-        "_width = _cuda.blockDim.x",
-        "_stride = _cuda.gridsize(1)",
-        "_first = _cuda.grid(1)",
+        "_lane = _assume_u32(_cuda.threadIdx.y * _cuda.blockDim.x + _cuda.threadIdx.x)",
+        "_width = _assume_u32(_cuda.blockDim.x * _cuda.blockDim.y)",
     )
-    loops = strided(_numbered_iteration(task, reductions), several=several)
     return [*prologue(task, dtypes), *_counted(task), *head, *loops, *reductions.cuda_finish(first, then)]
+
+
+def _strided(task: Task, reductions: ReductionCode, *, several: bool) -> Statements:
+    """A grid-stride loop over all iterations, of any grid; ``several``: so many at once, whose loads start together."""
+    stride = generated("_stride = _cuda.gridsize(1)", "_first = _cuda.grid(1)")
+    return [*stride, *strided(_numbered_iteration(task, reductions), several=several)]
+
+
+def _strided_rows(task: Task, reductions: ReductionCode, *, several: bool) -> Statements:
+    """The same with a column of the last axis for each thread, and rows of the others together: no division for two axes."""
+    *others, last = _extents(task)
+    rows = " * ".join(others)
+    iteration = [*reductions.numbering(f"_t * {last} + _column"), *_row_iteration(task, "_t")]
+    return generated(
+        f"_n = {rows}",
+        "_column = _assume_u32(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)",
+        "_stride = _assume_u32(_cuda.gridDim.y * _cuda.blockDim.y)",
+        f"while _column < {last}:",
+        "    _first = _assume_u32(_cuda.blockIdx.y * _cuda.blockDim.y + _cuda.threadIdx.y)",
+        "    rows",
+        "    _column += _cuda.gridDim.x * _cuda.blockDim.x",
+        f"_n *= {last}",
+        rows=strided(iteration, several=several),
+    )
 
 
 def _counted(task: Task) -> Statements:

@@ -1,7 +1,7 @@
 """Reductions in generated code: locals start at the identity, partial results combine in a fixed order.
 
-On CUDA the threads of a block combine what they have in shared memory, as a tree; the last block to finish does the same
-with the results of all blocks. On the CPU one thread combines the results of the chunks, in order.
+On CUDA the threads of a warp combine what they have by shuffles, as a tree, then the warps of a block; the last block to
+finish does the same with the results of all blocks. On the CPU one thread combines the results of the chunks, in order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
-from qgraph.ir.artifacts import REDUCTION_BLOCK
+from qgraph.ir.artifacts import REDUCTION_BLOCK, WARP
 from qgraph.ir.program import NUMBER, Carried, Reduction, Task
 from qgraph.lowering.codegen.generated_names import (
     CASTS,
@@ -31,9 +31,16 @@ from qgraph.lowering.codegen.generated_names import (
     typed_place,
 )
 from qgraph.lowering.codegen.task_codegen import BUILTINS, task_names
+from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_NAME, limit
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import copied
+
+_WARP_BITS = WARP.bit_length() - 1
+# The most warps of a block that combines values. A power of two.
+_WARPS = REDUCTION_BLOCK // WARP
+# Results of blocks that a thread loads together.
+_AT_ONCE = 4
 
 
 class ReductionCode:
@@ -56,6 +63,11 @@ class ReductionCode:
             names[self._cast(variable)] = (CASTS if variable.element is None else ELEMENT_CASTS)[dtype]
             names[f"_type_{dtype}"] = np.dtype(dtype)
         return {**task_names(self._task, self._dtypes), **names, **BUILTINS}
+
+    @property
+    def cuda_names(self) -> Globals:
+        """Those of a kernel with reductions."""
+        return {**self.names, "_across": intrinsics.across}
 
     def numbering(self, number: str = "_t") -> Statements:
         """The statement that keeps the ``number`` of the iteration, where the body asks for it."""
@@ -159,30 +171,39 @@ class ReductionCode:
     def cuda_finish(self, first: Statements, then: Statements) -> Statements:
         """What a kernel does after its iterations: ``_n`` is how many there are in all, ``_lane`` and ``_width`` the thread's.
 
-        Two rounds at most: the threads of the block, then, in the block that finishes last, the results of all blocks. One
-        thread stores them, with ``first`` before and ``then`` behind.
+        Two rounds at most: the threads of the block, which are whole warps, then, in the block that finishes last, the results
+        of all blocks. One thread stores them, with ``first`` before and ``then`` behind.
         """
         ticket = self._task.ticket
         assert ticket is not None
         locals_ = [variable.local for variable in self._carried]
-        own = [f"_shared{local}[_lane] = {local}" for local in locals_]
+        # Every lane has the result then: no barrier, and one warp more would not take longer.
+        halves = [
+            "while _offset > 0:",
+            *(f"    {local}_b = _across({local}, _offset)" for local in locals_),
+            *indented(self._combine),
+            "    _offset >>= 1",
+        ]
         statements = generated(
-            "_blocks = _cuda.gridDim.x",
-            "_held = _min(_width, _n)",
+            "_blocks = _assume_u32(_cuda.gridDim.x * _cuda.gridDim.y)",
             "for _round in _range(2):",
-            *indented(own),
-            "    _cuda.syncthreads()",
-            "    while _held > 1:",
-            "        _half = (_held + 1) // 2",
-            "        if _lane + _half < _held:",
-            *(f"            {local}_b = _shared{local}[_lane + _half]" for local in locals_),
-            *indented([*self._combine, *own], 3),
+            f"    _offset = _min(_width, {WARP}) >> 1",
+            *indented(halves),
+            f"    if _width > {WARP}:",
+            f"        if _lane & {WARP - 1} == 0:",
+            *(f"            _shared{local}[_lane >> {_WARP_BITS}] = {local}" for local in locals_),
             "        _cuda.syncthreads()",
-            "        _held = _half",
+            *indented(self.identities, 2),
+            f"        _warp = _lane & {_WARPS - 1}",
+            f"        if _warp < _width >> {_WARP_BITS}:",
+            *(f"            {local} = _shared{local}[_warp]" for local in locals_),
+            f"        _offset = {_WARPS // 2}",
+            *indented(halves, 2),
             "    if _round == 1 or _blocks == 1:",
             "        break",
             "    if _lane == 0:",
-            *indented(self._store("_cuda.blockIdx.x"), 2),
+            "        _block = _assume_u32(_cuda.blockIdx.y * _cuda.gridDim.x + _cuda.blockIdx.x)",
+            *indented(self._store("_block"), 2),
             # The results are in memory before the ticket says so, and are read after it was seen.
             "        _cuda.threadfence()",
             f"        _shared_ticket[0] = _atomic_add({SLOTS.name}, {ticket.index}, 1)",
@@ -193,9 +214,8 @@ class ReductionCode:
             *indented(self.identities),
             "    _block = _lane",
             "    while _block < _blocks:",
-            *indented([*self._load("_block"), *self._combine], 2),
-            "        _block += _width",
-            "    _held = _min(_width, _blocks)",
+            *indented(self._load_several("_block", "_width", "_blocks"), 2),
+            f"        _block += {_AT_ONCE} * _width",
             "if _lane == 0:",
             "    if _blocks > 1:",
             f"        {SLOTS.name}[{ticket.index}] = 0",
@@ -206,8 +226,23 @@ class ReductionCode:
             first=first,
             then=then,
         )
-        shared = [f"_shared{v.local} = _cuda.shared.array({REDUCTION_BLOCK}, _type_{self._dtype(v)})" for v in self._carried]
+        shared = [f"_shared{v.local} = _cuda.shared.array({_WARPS}, _type_{self._dtype(v)})" for v in self._carried]
         return [*shared_arrays(self._task.span, [*shared, "_shared_ticket = _cuda.shared.array(1, _word)"]), *statements]
+
+    def _load_several(self, number: str, step: str, count: str) -> list[str]:
+        """Lines that combine partial results ``number``, ``number + step`` and so on, which are loaded together.
+
+        Past the end the last one is loaded again, and forgotten.
+        """
+        lines = []
+        for part in range(_AT_ONCE):
+            at = f"{number} + {part} * {step}" if part else number
+            lines += [f"_part{part} = {at}", f"_from{part} = _min(_part{part}, {count} - 1)"]
+            lines += [f"{v.local}_{part} = {self._partial(v, f'_from{part}')}" for v in self._carried]
+        for part in range(_AT_ONCE):
+            taken = [*(f"{v.local}_b = {v.local}_{part}" for v in self._carried), *self._combine]
+            lines += [f"if _part{part} < {count}:", *indented(taken)]
+        return lines
 
     # --- one block of CUDA: ``places`` are subscripts up to the thread's number -----------------------------------------
 

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from qgraph.ir.plan import CountedUnroll, GraphPlan, Node, Unrolling
+from qgraph.ir.plan import ArraysOfCopies, CountedUnroll, GraphPlan, Node, Unrolling
 from qgraph.ir.program import MANY, Counter, Effects, Loop, Slot, Task
 from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, Statements, generated
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
@@ -19,8 +19,8 @@ from qgraph.source import copied
 
 # Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
 # eight, 0.40, 0.54 and 0.78 with four: beside many kernels a turn costs little, and what is behind the end takes time, too.
-# That 24 are the most is an estimate.
-COPIES = ((12, 8), (24, 4))
+# That 24 are the most is an estimate, and that a single kernel has 16.
+COPIES = ((1, 16), (12, 8), (24, 4))
 
 
 def unroll_loops(plan: GraphPlan) -> GraphPlan:
@@ -46,7 +46,8 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
                 f"{counted.whole} times while more iterations are left, then {counted.few}; by a host {copies} times"
             )
         carried = _carried(plan, node, _body(plan, node), places)
-        nodes[node.index] = replace(node, copies=copies, carried=carried, counted=counted, note=note)
+        arrays = () if counted is not None else _trading(plan, node, copies)
+        nodes[node.index] = replace(node, copies=copies, carried=carried, arrays=arrays, counted=counted, note=note)
     return replace(plan, nodes=tuple(nodes))
 
 
@@ -149,14 +150,42 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
         _periods(next((number for most, number in table if len(others) <= most), _copies(plan, node)), states)
         for table in (_COUNTED_COPIES, _WHOLE_COPIES)
     )
-    arrays = tuple(
-        (each.index, tuple((s.local, tuple(s.leaves[state[s.slot.name]] for state in states)) for s in task.selections))
-        for each in others
-        if (task := each.task) is not None and node_effects(each).reads & moved
-    )
+    arrays = _arrays((each for each in others if node_effects(each).reads & moved), states)
     carried = _carried(plan, node, others, places)
     few = min(copies, _periods(_FEW, states))
     return CountedUnroll(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few)
+
+
+def _arrays(nodes: Iterable[Node], states: Sequence[Mapping[str, int]]) -> ArraysOfCopies:
+    """What the names of arrays in ``nodes`` stand for when the slots that select them are in each of ``states``."""
+    return tuple(
+        (each.index, tuple((s.local, tuple(s.leaves[state[s.slot.name]] for state in states)) for s in each.task.selections))
+        for each in nodes
+        if each.task is not None
+    )
+
+
+def _trading(plan: GraphPlan, node: Node, copies: int) -> ArraysOfCopies:
+    """What names of arrays stand for in the copies of a loop that may end with any of them; none where that is not known.
+
+    They change places once an iteration, behind all that looks at them, and after all copies each is back in its place.
+    """
+    body = _body(plan, node)
+    looking = [(each, each.task.selections) for each in body if each.task is not None and each.task.selections]
+    moving = [(each, task) for each in body for task in each.tasks if task.trades]
+    if not looking or len(moving) != 1 or moving[0][1].selections:
+        return ()
+    if any(each.beside or each.index > moving[0][0].index for each, _ in looking):
+        return ()
+    moves = _moves([moving[0][1]], mixed=True)
+    moved = {slot.name for slot in moves}
+    others = any(task.effects.writes & moved for each in body for task in each.tasks if task is not moving[0][1])
+    start = _before(plan, node, moved, mixed=True)
+    states = _states(start, moves) if start is not None else None
+    chosen = {each.slot.name for _, selections in looking for each in selections}
+    if others or not chosen <= moved or states is None or copies % len(states):
+        return ()
+    return _arrays((each for each, _ in looking), states)
 
 
 def _periods(copies: int, states: Sequence[object]) -> int:
@@ -185,11 +214,12 @@ def _is_scratch(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == SLOTS.name
 
 
-def _moves(tasks: Iterable[Task]) -> dict[Slot, Slot]:
-    """For each slot that an iteration moves, the one that it takes its number from."""
+def _moves(tasks: Iterable[Task], *, mixed: bool = False) -> dict[Slot, Slot]:
+    """For each slot that an iteration moves, the one that it takes its number from; ``mixed``: by tasks that do more, too."""
     found: dict[Slot, Slot] = {}
     for task in tasks:
-        found |= {slot: found.get(source, source) for slot, source in task.moves if isinstance(source, Slot)}
+        moves = task.trades if mixed else task.moves
+        found |= {slot: found.get(source, source) for slot, source in moves if isinstance(source, Slot)}
     return found
 
 
@@ -199,19 +229,17 @@ def _finds_arrays(node: Node, moved: Set[str]) -> bool:
     return task is not None and node.tasks == (task,) and all(each.slot.name in moved for each in task.selections)
 
 
-def _before(plan: GraphPlan, loop: Node, slots: Set[str]) -> dict[str, int] | None:
-    """What lies in ``slots`` whenever the loop is entered; None where that is not known."""
+def _before(plan: GraphPlan, loop: Node, slots: Set[str], *, mixed: bool = False) -> dict[str, int] | None:
+    """What lies in ``slots`` whenever the loop is entered; None where that is not known. ``mixed``: as of ``_moves``."""
     state: dict[str, int] = {}
     for index in plan.regions[loop.region].nodes:
         node = plan.nodes[index]
         if node is loop:
             break
         for task in node.tasks:
-            if task.moves:
-                state |= {slot.name: number for slot, number in task.moves if isinstance(number, int)}
-                unknown = {slot.name for slot, number in task.moves if not isinstance(number, int)}
-            else:
-                unknown = set(task.effects.writes)
+            known = {slot.name: number for slot, number in (task.trades if mixed else task.moves) if isinstance(number, int)}
+            state |= known
+            unknown = task.effects.writes - known.keys()
             state = {name: number for name, number in state.items() if name not in unknown}
         if not node.tasks:
             state = {name: number for name, number in state.items() if name not in node_effects(node).writes}

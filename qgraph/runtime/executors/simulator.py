@@ -15,7 +15,7 @@ from qgraph import forks
 from qgraph.ir.artifacts import COARSENING, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
 from qgraph.ir.program import Branch, Loop
 from qgraph.nodes.kind import Readers, kind_of
-from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles, threads_per_row
+from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles, resident_rows, threads_per_row
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import Call
@@ -150,6 +150,8 @@ class SimulatorExecutable:
         if len(extents) > 1:
             return Shape(-(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK)
         (count,) = extents
+        if code.reduces and code.plane:
+            return resident_rows([call.host[self._hosts[name]] for name in code.counts[0]], _BLOCK, _STRIDED_GRID, _BLOCK)
         if code.reduces:
             return Shape(min(max(1, -(-count // (_BLOCK * (COARSENING if code.several else 1)))), _STRIDED_GRID), _BLOCK)
         if code.lanes:

@@ -29,6 +29,7 @@ class UnrolledLayout(Layout):
     """A graph with copies of bodies: of those of all unrolled loops, or of those that the plain graph needs.
 
     Those are the bodies of counted loops in which names of arrays change places: each copy has its arrays as parameters.
+    In other loops the plain graph has the kernels that ask slots for them.
 
     Attributes:
         kernels: all kernels in it.
@@ -190,7 +191,7 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         for index, kernel in self._kernels.items():
             code = self.plan.codes.get(f"{kernel.code.task.name}{COPIED}")
             if code is not None:
-                found[index] = KernelNode(index, code, kernel.bit, None, self._setting)
+                found[index] = KernelNode(index, code, kernel.bit, kernel.loop, self._setting)
                 found[index].take_shape(kernel.shape)
         return found
 

@@ -284,7 +284,8 @@ class Parameters:
         ``loop`` is the conditional node whose handle the task gets, None for handle 0. ``copy`` is the number of the copy, if
         it is one, in the graph ``form``. The pointers are valid as long as this object and the array live.
         """
-        place = 0 if copy is None or index not in self._guards else self._guards[index].place(copy)
+        unrolling = self._guards.get(index)
+        place = 0 if copy is None or unrolling is None else copy if unrolling.counted is None else unrolling.place(copy)
         parts = [
             part
             for parameter in code.parameters

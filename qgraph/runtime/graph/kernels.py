@@ -16,10 +16,23 @@ from qgraph.ir.program import MAX_PARTIALS
 from qgraph.operations.intrinsics import U32_LIMIT
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.graph.kernel_parameters import Parameters
-from qgraph.runtime.graph.launch_shapes import MAX_GRID, MAX_GRID_DOWN, Shape, by_rows, in_tiles, threads_per_row
+from qgraph.runtime.graph.launch_shapes import (
+    MAX_GRID,
+    MAX_GRID_DOWN,
+    Shape,
+    by_rows,
+    in_tiles,
+    resident,
+    resident_rows,
+    threads_per_row,
+)
 
 DEFAULT_BLOCK_SIZE = 256
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
+# Light loops that combine values have so many threads of a multiprocessor, until a thread has more iterations than these: half
+# as many results to combine, and the next kernel can start beside them. An estimate.
+_FEW_THREADS = 1024
+_FEW_ITERATIONS = 8
 _INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
@@ -90,14 +103,14 @@ def verify_layout(function: Any, entry: str, sizes: Sequence[int]) -> None:
 class KernelNode:
     """One kernel of an executable: its function, launch shape and parameters, and where it lives once it is in a graph.
 
-    ``bit`` is its place in ``Parameters.changed``. ``executable`` and ``handle`` are the CUgraphExec it can be patched in
-    and its CUgraphNode; both None for a kernel that is launched on a stream. ``copy`` is the number of the copy that it is,
-    None for a node itself, and ``form`` the graph in which it is.
+    ``bit`` is its place in ``Parameters.changed``, ``loop`` the conditional node whose handle it gets. ``executable`` and
+    ``handle`` are the CUgraphExec it can be patched in and its CUgraphNode; both None for a kernel that is launched on a
+    stream. ``copy`` is the number of the copy that it is, None for a node itself, and ``form`` the graph in which it is.
     """
 
     __slots__ = (
-        *("_counts", "_inside", "_loop", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
-        *("form", "function", "handle", "index", "launch", "pointers", "shape"),
+        *("_counts", "_few", "_inside", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
+        *("form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
     )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelContext) -> None:
@@ -106,12 +119,14 @@ class KernelNode:
         self.bit = bit
         self.copy: int | None = None
         self.form: Form = "plain"
-        self._loop = loop
+        self.loop = loop
         self.function = setting.code.function(code.entry)
         self.pointers, sizes = setting.parameters.bind(index, bit, code, loop)
         verify_layout(self.function, code.entry, sizes)
         self.block = 1 if code.single else setting.block(self.function)
         self.block = min(self.block, REDUCTION_BLOCK) if code.reduces else self.block
+        # Shuffles ask all threads of a warp.
+        self.block = max(self.block // WARP, 1) * WARP if code.task.reductions else self.block
         # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
         self._resident = occupancy_grid(self.function, self.block, setting.device)
         self._most = 1 if code.single else self._resident
@@ -122,6 +137,7 @@ class KernelNode:
         self._inside = setting.host_index[code.lanes] if code.lanes else None
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._many = setting.device.multiprocessors * _RESIDENT_THREADS * COARSENING
+        self._few = max(1, setting.device.multiprocessors * _FEW_THREADS // self.block)
         # What the parameter of this meaning is.
         self.early = False
         self.executable: Any = None
@@ -139,7 +155,7 @@ class KernelNode:
         """The same kernel as copy ``number`` of the body of a loop: with the handle, the guard and the arrays of that copy."""
         made = copy.copy(self)
         made.copy, made.form, made.early, made.executable, made.handle = number, form, False, None, None
-        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self._loop, number, form)
+        made.pointers, _sizes = parameters.bind(self.index, self.bit, self.code, self.loop, number, form)
         made._make_launch()
         return made
 
@@ -161,17 +177,30 @@ class KernelNode:
         """
         extents = [math.prod(host[index] for index in counts) for counts in self._counts]
         threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
-        # Fewer blocks have fewer partial results to combine.
-        several = self.code.several and (self.code.reduces or threads >= self._many)
+        if self.code.reduces:
+            return self._reducing(threads, host)
+        several = self.code.several and threads >= self._many
         if self.code.plane:
             return self._over_plane([host[index] for index in self._counts[0]], COARSENING if several else 1)
         if self._inside is not None:
             return self._checked(threads_per_row(max(threads, 1), host[self._inside], self.block), threads)
         share = self.block * COARSENING if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
-        if self.code.reduces:
-            return Shape(min(grid, self._most), self.block)
         return self._checked(Shape(grid, self.block), threads)
+
+    def _reducing(self, threads: int, host: tuple[int, ...]) -> Shape:
+        """Blocks that all run at once, and stride: the fewer, the fewer results there are to combine."""
+        most = self._most
+        if self.code.several and threads <= self.block * COARSENING:
+            most = 1
+        elif self.code.several and threads <= self._few * self.block * _FEW_ITERATIONS:
+            most = min(most, self._few)
+        if not self.code.plane:
+            blocks = max(-(-threads // self.block), 1)
+            return Shape(resident(blocks, most) if self.code.several else min(blocks, most), self.block)
+        extents = [host[index] for index in self._counts[0]]
+        self._check_axes(extents)
+        return resident_rows(extents, self.block, most)
 
     def _checked(self, shape: Shape, threads: int) -> Shape:
         if shape.blocks > MAX_GRID:
@@ -180,11 +209,14 @@ class KernelNode:
 
     def _over_plane(self, extents: Sequence[int], share: int) -> Shape:
         shape = in_tiles(extents, self.block) if self.code.plane == "tiles" else by_rows(extents, self.block, share)
-        if max(extents) >= U32_LIMIT:
-            raise self._too_long(f"an axis of this loop has {max(extents)} iterations, and may have {U32_LIMIT - 1}")
+        self._check_axes(extents)
         if shape.blocks > MAX_GRID or shape.times > MAX_GRID_DOWN:
             raise self._too_long(f"this loop has {math.prod(extents)} iterations, more than a launch holds")
         return shape
+
+    def _check_axes(self, extents: Sequence[int]) -> None:
+        if max(extents) >= U32_LIMIT:
+            raise self._too_long(f"an axis of this loop has {max(extents)} iterations, and may have {U32_LIMIT - 1}")
 
     def _too_long(self, found: str) -> ArgumentError:
         return ArgumentError(found, self.code.task.span, hint="split the loop, or raise block_size")

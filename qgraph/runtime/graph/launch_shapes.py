@@ -57,6 +57,20 @@ def by_rows(extents: Sequence[int], threads: int, share: int) -> Shape:
     return Shape(-(-columns // across), across, -(-blocks_down // times), down, times)
 
 
+def resident(blocks: int, most: int) -> int:
+    """How many blocks, no more than ``most``, do the work of so many with the least that one of them does."""
+    return -(-blocks // -(-blocks // most))
+
+
+def resident_rows(extents: Sequence[int], threads: int, most: int, warp: int = WARP) -> Shape:
+    """As ``by_rows`` with a row a thread, in whole warps, and no more than ``most`` blocks, which stride over what is left."""
+    shape = by_rows(extents, threads, 1)
+    down = max(shape.threads_down, warp // shape.threads)
+    blocks = min(shape.blocks, most)
+    rows = max(math.prod(extents[:-1]), 1)
+    return Shape(blocks, shape.threads, resident(-(-rows // down), max(most // blocks, 1)), down)
+
+
 def in_tiles(extents: Sequence[int], threads: int) -> Shape:
     """The shape for a loop of two axes in tiles; ``threads`` are the most of a block, if that is enough for a tile."""
     columns, rows = max(extents[-1], 1), max(extents[0], 1)

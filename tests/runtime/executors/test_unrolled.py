@@ -28,6 +28,7 @@ from tests.processes import agrees_on_the_simulator
         "repeated_and_adapted",
         "interrupted",
         "counted",
+        "converging",
         "large",
         "whole_turns",
         "stopped",

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.errors import ArgumentError
-from qgraph.runtime.graph.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles
+from qgraph.ir.artifacts import WARP
+from qgraph.runtime.graph.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles, resident_rows
 
 SIZES = st.integers(0, 2**40) | st.integers(0, 300)
 
@@ -28,6 +29,35 @@ def test_every_column_and_every_row_has_a_thread(extents, threads, share):
     # No block is without work, but for some of the last ones along z.
     assert (shape.blocks - 1) * shape.threads < max(columns, 1)
     assert (shape.blocks_down - 1) * shape.times * down < max(rows, 1)
+
+
+@given(st.lists(SIZES, min_size=2, max_size=4), st.integers(1, 8), st.integers(1, 2000))
+def test_blocks_that_stride_are_few_and_whole_warps(extents, warps, most):
+    shape = resident_rows(extents, warps * WARP, most)
+    assert min(shape) >= 1
+    assert shape.threads * shape.threads_down % WARP == 0
+    assert WARP <= shape.threads * shape.threads_down <= warps * WARP
+    assert shape.blocks * shape.blocks_down <= most
+    rows = max(math.prod(extents[:-1]), 1)
+    # As many blocks as need no more rows each than with the most of them.
+    times = -(-rows // (max(most // shape.blocks, 1) * shape.threads_down))
+    assert -(-rows // (shape.blocks_down * shape.threads_down)) == times
+
+
+@pytest.mark.parametrize(
+    ("extents", "most", "shape"),
+    [
+        ((126, 126), 528, (4, 32, 16, 8, 1)),
+        ((510, 510), 528, (16, 32, 32, 8, 1)),
+        ((2046, 2046), 1024, (64, 32, 16, 8, 1)),
+        ((8190, 8190), 1024, (256, 32, 4, 8, 1)),
+        ((2, 10**7), 1024, (1024, 128, 1, 2, 1)),
+        ((5, 3), 1, (1, 4, 1, 8, 1)),
+        ((0, 0), 9, (1, 1, 1, 32, 1)),
+    ],
+)
+def test_shapes_that_stride(extents, most, shape):
+    assert resident_rows(extents, 256, most) == shape
 
 
 @pytest.mark.parametrize(
