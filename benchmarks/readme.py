@@ -92,7 +92,7 @@ def figures(folder: Path) -> str:
 def section(record: dict[str, Any], place: str) -> str:
     """One question in Markdown."""
     machine = record["machine"]
-    on_cpu = record["question"] == "cpu" or not machine["gpu"]
+    on_cpu = record["question"] == "cpu" or machine["gpu"] in ("", "none")
     where = f"{machine['cpu']}, {machine['cores']} cores" if on_cpu else f"{machine['gpu']}, driver {machine['driver']}"
     file = place.removeprefix("../")
     made = f"commit {record['commit']}, {record['date'][:10]}: `{record['command']}`."

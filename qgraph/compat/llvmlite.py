@@ -25,13 +25,11 @@ def fork_lock() -> Any:
 def free_pass_managers() -> None:
     """Let LLVM's pass managers go with their objects, also those of others: a megabyte for each small kernel.
 
-    Their classes have the ``_dispose`` that frees behind an empty one of another base.
-
-    Raises:
-        BackendError: there is none.
+    Their classes have the ``_dispose`` that frees behind an empty one of another base. Where there is none, all stays as it is.
     """
     from llvmlite.binding import newpassmanagers
 
-    dispose = LLVMLITE.part(newpassmanagers.NewPassManager, "_dispose")
-    for managers in (newpassmanagers.ModulePassManager, newpassmanagers.FunctionPassManager):
-        LLVMLITE.replace(managers, "_dispose", dispose)
+    dispose = getattr(newpassmanagers.NewPassManager, "_dispose", None)
+    if dispose is not None:
+        for managers in (newpassmanagers.ModulePassManager, newpassmanagers.FunctionPassManager):
+            managers._dispose = dispose
