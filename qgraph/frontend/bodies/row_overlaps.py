@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from qgraph.frontend.inference.indexing import is_natural
 from qgraph.frontend.inference.ranks import is_ellipsis, known, parts_of, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -20,6 +21,8 @@ class Directions:
         self._shared = may_share
         self._target = target
         self._axes = axes
+        # Where slices begin, in pairs: only where both or none of a pair are negative are they as far apart as it looks.
+        self.starts: list[tuple[ast.expr, ast.expr]] = []
 
     def backwards(self, operands: Iterable[ast.expr]) -> list[bool]:
         """Which loops count down, so that no element of ``operands`` is read after it was stored.
@@ -65,7 +68,15 @@ class Directions:
                 return None
             if result[1] == 0 and moved:
                 result = axis, moved
+                self._compare_signs(one.lower, other.lower)
         return result
+
+    def _compare_signs(self, first: ast.expr | None, second: ast.expr | None) -> None:
+        # Where one is a constant, or nothing, so is the other, and their signs are the same.
+        if first is None or second is None or constant_of(first) is not None:
+            return
+        if not (is_natural(self._scope, first) and is_natural(self._scope, second)):
+            self.starts.append((first, second))
 
 
 def _moved(one: ast.Slice, other: ast.Slice) -> int | None:

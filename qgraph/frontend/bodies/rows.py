@@ -8,6 +8,7 @@ direction in which it reads no element that it has stored, or the statement is r
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -291,7 +292,8 @@ class _Store(_Rows):
         _refuse_selections(scope, target)
         store = self._element(target)
         of_value = array_operands(scope, value, self._ranks)
-        backwards = Directions(scope, target, len(self._axes), may_share).backwards(of_value)
+        directions = Directions(scope, target, len(self._axes), may_share)
+        backwards = directions.backwards(of_value)
         computed = self.visit(value)
         update = isinstance(self._node, ast.AugAssign) and isinstance(computed, ast.BinOp)
         if update and element_type(scope, value) is None:
@@ -300,7 +302,22 @@ class _Store(_Rows):
         place = copied(store)
         assert isinstance(place, ast.Subscript)
         place.ctx = ast.Store()
-        return self._made("_row_store", [*self._lengths(), *self._loops([ast.Assign([place], computed)], backwards)])
+        before = [*self._lengths(), *itertools.starmap(self._same_signs, directions.starts)]
+        return self._made("_row_store", [*before, *self._loops([ast.Assign([place], computed)], backwards)])
+
+    def _same_signs(self, one: ast.expr, other: ast.expr) -> ast.stmt:
+        """No length, and a fault, where one slice begins at an index from the end: then the order of the loops may be wrong."""
+        starts = [load(self._parameter(copied(start), "_s", None)) for start in (one, other)]
+        negative = [ast.Compare(start, [ast.Lt()], [ast.Constant(0)]) for start in starts]
+        texts = [as_written(start).replace("%", "%%") for start in (one, other)]
+        found = f"parts of one array begin at `{texts[0]}` and `{texts[1]}`, of which one is negative"
+        fault = Fault(ArgumentError, self.scope.span(self._node), found, "count both from the same end of the array")
+        length = load("_n0")
+        # One element is read before it is stored.
+        harmless = word(self.scope, min, length, ast.Constant(1)) if len(self._axes) == 1 else ast.Constant(0)
+        same = ast.Compare(negative[0], [ast.Eq()], [negative[1]])
+        wanted = ast.IfExp(same, length, harmless)
+        return assign("_n0", word(self.scope, intrinsics.same_length, length, wanted, *self._noting(fault)))
 
 
 def _is_known(scope: Scope, node: ast.expr) -> bool:
