@@ -93,7 +93,7 @@ def storing_function(
 
 
 class _Rows(Elementwise):
-    """A function under construction."""
+    """Builds a function: its parameters, and nested loops whose extents are those of the arrays."""
 
     def __init__(self, scope: Scope, node: ast.AST, noting: Noting) -> None:
         super().__init__(scope.inner({name: Private(name) for name in (FAULTS, SLOTS)}))
@@ -153,7 +153,7 @@ class _Rows(Elementwise):
     # --- statements ---
 
     def _lengths(self, *, exact: bool = True) -> list[ast.stmt]:
-        """The lengths of the loops, `_n0` and so on; where arrays differ, there is nothing to do, and a fault is noted."""
+        """The extents of the loops, `_n0` and so on: 0 where arrays have different ones, and a fault is noted."""
         result: list[ast.stmt] = []
         for at, arrays in enumerate(self._axes):
             (first, axis), *others = arrays
@@ -306,7 +306,7 @@ class _Store(_Rows):
         return self._made("_row_store", [*before, *self._loops([ast.Assign([place], computed)], backwards)])
 
     def _same_signs(self, one: ast.expr, other: ast.expr) -> ast.stmt:
-        """No length, and a fault, where one slice begins at an index from the end: then the order of the loops may be wrong."""
+        """Extent 0, and a fault, where one of two starts counts from the end: the direction was chosen as if none did."""
         starts = [load(self._parameter(copied(start), "_s", None)) for start in (one, other)]
         negative = [ast.Compare(start, [ast.Lt()], [ast.Constant(0)]) for start in starts]
         texts = [as_written(start).replace("%", "%%") for start in (one, other)]
@@ -330,7 +330,7 @@ def _is_known(scope: Scope, node: ast.expr) -> bool:
 
 
 def _refuse_selections(scope: Scope, node: ast.expr) -> None:
-    """Raise ``KernelSyntaxError`` for parts of arrays that a loop does not reach by an index and a slice of each dimension."""
+    """Raise ``KernelSyntaxError`` for masks and new axes: rows take an index or a slice of each dimension."""
     refuse_masks(scope, node)
     if any(is_new_axis(scope, part) for part in indices_in(scope, node)):
         raise scope.error(
@@ -341,7 +341,7 @@ def _refuse_selections(scope: Scope, node: ast.expr) -> None:
 
 
 def _extent(scope: Scope, node: ast.expr, axis: int) -> str | None:
-    """What tells the length of an axis of a part of an array from others; None where it may be anything."""
+    """A key of the length of an axis: what has the same key has the same length. None where nothing is known of it."""
     match node:
         case ast.Subscript(value=ast.Name(id=name) as base):
             parts = parts_of(node)
@@ -357,7 +357,7 @@ def _extent(scope: Scope, node: ast.expr, axis: int) -> str | None:
 
 
 class _Sample(ast.NodeTransformer):
-    """Elements become ones of their types."""
+    """Replaces each element by 1 of its dtype: the type of the expression stays, and nothing is read."""
 
     def __init__(self, scope: Scope, arrays: dict[str, ast.expr]) -> None:
         self._scope, self._arrays = scope, arrays
