@@ -131,7 +131,7 @@ class _Run:
         return self._executable.launch(Call(values, self._host))
 
     def in_order(self) -> tuple[tuple[QGraphError, ...], Exception | None]:
-        """Run it as Python would; gives what was found, and what else was raised."""
+        """Run it in program order; gives what was found, and what else was raised."""
         raised: Exception | None = None
         try:
             self._numbers = self._launch()
@@ -169,7 +169,7 @@ class _Run:
         return len(ORDERS)
 
     def _different(self, before: Sequence[np.ndarray], numbers: tuple[Any, ...] | None) -> str:
-        """The first array, or number, that is another one than in program order; empty where there is none."""
+        """The first array, or number, that differs from program order; empty where there is none."""
         now = [region.memory.copy() for region in self._regions]
         arrays = [each for each in self._arrays()[: len(self.program.leaves)] if each[0] in self.program.written]
         results = []
@@ -214,7 +214,7 @@ def _state(regions: Sequence[Region], temporaries: int) -> np.ndarray:
 
 
 def _tells_the_host(program: Program) -> bool:
-    """Whether somebody else would see that it runs several times."""
+    """Whether it has effects outside of its arrays, which a second run would repeat."""
     prints = any(value is print for task in program.tasks() for value in task.names.values())
     return prints or any(HOST in statement.effects.touched for statement in node_statements(program.body))
 

@@ -15,7 +15,7 @@ from qgraph.runtime.values.array_view import ArrayView
 from qgraph.source import Span
 
 Also = tuple[tuple[str, Span], ...]
-# What an access does, of one and as a participle.
+# Verbs of messages: what an access does, and its participle.
 _WRITES = {"load": "reads", "whole": "reads", "store": "writes", "fill": "writes"}
 _DONE = {"reads": "read", "writes": "written", "updates": "updated"}
 _SITES = (1 << shadow.SITE_BITS) - 1

@@ -1,7 +1,7 @@
 """``x[i] = np.linalg.solve(a[i], b[i])`` in a parallel loop: a small system for each iteration.
 
-The statement becomes a call of a func of ours, with memory that is the iteration's own, and which notes where a matrix has no
-answer. That memory is a temporary whose last axes are those of the loop, so that neighbouring threads use neighbouring words.
+The statement becomes a call of one of ``matrix_funcs.py``, with a work array of the iteration's own, and a status that is set
+where a matrix is singular. The work arrays are one temporary whose last axes are those of the loop: accesses are coalesced.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Part:
 
 
 class _Rewriting(ast.NodeTransformer):
-    """The statements of one loop; ``checks`` is what to test after it."""
+    """Rewrites the statements of one loop; ``checks`` are conditions to test after it, each with its fault."""
 
     def __init__(self, region: Region, scope: Scope, loop: ast.For, found: LoopCall) -> None:
         self._region, self._scope = region, scope
@@ -115,7 +115,7 @@ class _Rewriting(ast.NodeTransformer):
         for child in ast.walk(call):
             if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute, ast.Tuple)):
                 child.ctx = ast.Load()
-        # An atomic, and no reduction: nearly always nothing is stored.
+        # An atomic rather than a reduction: it is nearly never executed.
         failed = ast.Expr(word(scope, atomic_exch, status.value, ast.Constant(0), ast.Constant(1)))
         test = ast.Compare(call, [ast.NotEq()], [ast.Constant(0)])
         made = at_place(ast.If(test, [failed], []), node)
@@ -195,7 +195,7 @@ class _Rewriting(ast.NodeTransformer):
             unit.host_value(test, scope.span(value), "shape", text="matrices are square, and vectors as long", note=told)
 
     def _work(self, value: ast.expr, dtype: str, shape: Sequence[ast.expr]) -> ast.expr:
-        """The memory of an iteration."""
+        """The work array of an iteration."""
         scope = self._scope
         again = names_assigned(self._loop.body)
         for name in names_assigned([self._loop.target]).keys() & again.keys():
@@ -224,7 +224,7 @@ class _Rewriting(ast.NodeTransformer):
         return [ast.Subscript(copied(target), ast.Constant(axis), ast.Load()) for axis in range(axes)]
 
     def _axis(self, axis: WrittenAxis) -> tuple[ast.expr, ast.expr, bool]:
-        """How many places an axis needs, its first number, and whether it runs backwards."""
+        """The extent of the work arrays along an axis of the loop, the start of that axis, and whether its step is negative."""
         unit, scope, step = self._region.unit, self._found.scope, constant_of(axis.step)
         start, stop = (host_expression(unit, scope, each) for each in (axis.start, axis.stop))
         if step is None or start is None or stop is None:

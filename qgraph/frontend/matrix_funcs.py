@@ -1,7 +1,7 @@
-"""Solutions of one small system, for an iteration of a parallel loop: funcs, written in the language of kernels.
+"""Dense solvers of one small system, for an iteration of a parallel loop: funcs, written in the language of kernels.
 
-Each works on ``work``, memory of the iteration, and reads all that it gets before it writes; so its arrays may share memory. It
-gives 1 where there is no answer, and has then written nothing.
+Each works on ``work``, memory of the iteration, and reads its operands before it writes; so its arrays may share memory. It
+returns 1 where the matrix is singular, or not positive definite, and has then written nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def invert(x: Any, a: Any, work: Any) -> Any:
 
 @func
 def factor_cholesky(x: Any, a: Any, work: Any) -> int:
-    """The lower factor of ``a``, of which nothing above the diagonal is read; ``work`` is as large."""
+    """The lower Cholesky factor of ``a``, of which the lower triangle is read; ``work`` is as large."""
     n = a.shape[0]
     failed = 0
     for j in range(n):
@@ -94,7 +94,7 @@ def copy_in(work: Any, a: Any) -> None:
 
 @func
 def eliminate(work: Any, n: int, columns: int) -> int:
-    """Gauss with row exchanges: the first ``n`` columns are the matrix, and the solutions take the place of the others."""
+    """Gaussian elimination with partial pivoting of ``n`` columns; the solutions take the place of the right-hand sides."""
     for k in range(n):
         pivot = k
         for i in range(k + 1, n):
@@ -116,7 +116,7 @@ def eliminate(work: Any, n: int, columns: int) -> int:
 
 @func
 def substitute(work: Any, n: int, columns: int) -> None:
-    """The solutions, from the last row to the first."""
+    """Back substitution in each column of the right-hand sides."""
     for j in range(n, columns):
         for back in range(n):
             i = n - 1 - back

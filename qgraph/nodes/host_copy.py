@@ -46,7 +46,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def passed_arrays(call: WrittenCall) -> Sequence[HostArray | None]:
-    """For each argument behind the function: the array that it is. Those are written that ``writes`` names, if it is given."""
+    """For each argument behind the function: the array that it is, None for a number. ``writes`` names those that it writes."""
     found = [_array(call, node) for node in call.node.args[1:]]
     leaves = {leaf.name: leaf for leaf in found if leaf is not None}
     named = [_named(call, node, leaves) for word in call.node.keywords for node in _parts(word.value)]
@@ -211,7 +211,7 @@ class HostCopyNode(MemcpyNode):
         super().__init__(node, owner, copy)
 
     def forget(self) -> None:
-        """Copy a word of nobody."""
+        """Copy a placeholder, so that no array is held."""
         self._known = ()
         self._set((Rows(self._placeholder, 8), Rows(self._copies.pointer(self._block, 8), 8)))
 

@@ -7,6 +7,7 @@ always and undecided, and what the undecided ones are made of.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import re
 import sys
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 from qgraph.errors import DataRaceError
@@ -143,7 +144,7 @@ def compare(
     outcome.calls += 1
     outcome.conflicts += any(conflicts)
     scope = case.scope
-    refusing = [race for race in races if eval(race.condition, {}, scope)]
+    refusing = [race for race in races if eval(compiled(race.condition), {}, scope)]
     where = f"{ {**case.shapes, **case.scalars} }"
     if (refusing or outcome.verdict == "always") and not all(conflicts):
         outcome.wrong.append(f"refused without a conflict: {where}: {[race.text for race in refusing]}")
@@ -160,9 +161,15 @@ def compare(
                 break
 
 
+@functools.lru_cache(100)
+def compiled(text: str) -> CodeType:
+    """An expression of the host: a nest has one set of them for hundreds of calls."""
+    return compile(text, "<host>", "eval")
+
+
 def wrong_witness(race: Race, scope: dict[str, Any], logs: list[Log], same: str, source: str) -> str:
     """What is wrong with the example of a race; "" where nothing is."""
-    values = {name: int(eval(text, {}, scope)) for name, text, _ in race.parameters}
+    values = {name: int(eval(compiled(text), {}, scope)) for name, text, _ in race.parameters}
     aliases = dict(pair.split("=") for pair in same.split())
     shown = example(race.conflict, values, len(race.variables))
     if shown is None:

@@ -153,6 +153,25 @@ def emptied(a, y, n):
         y[i] = np.sum(a[i, :n]) if n < 1 else np.max(a[i, n:])
 
 
+def moved(a, s, end, stop):
+    for i in range(a.shape[0]):
+        a[i, s + 2 : end] = a[i, s:stop]
+
+
+@pytest.mark.parametrize(("s", "end", "stop"), [(0, 5, 3), (1, 5, 3), (-4, 5, 3), (-5, -1, -3), (-1, 2, 5)])
+def test_parts_that_begin_at_a_number(check, s, end, stop):
+    check(moved, lambda: (numbers(3, 5), s, end, stop))
+
+
+def test_parts_that_begin_at_both_ends(rig):
+    """`a[i, 0:2] = a[i, -2:3]`: by the numbers the second part lies before the first one, and in the array behind it."""
+    kernel, a = rig.kernel(moved), numbers(2, 3)
+    before = a.copy()
+    with pytest.raises(qgraph.ArgumentError, match=r"begin at `s \+ 2` and `s`, of which one is negative"):
+        rig.run(kernel, a, -2, 2, 3)
+    assert np.array_equal(a, before)
+
+
 def test_no_elements(rig):
     kernel = rig.kernel(emptied)
     rig.compare(kernel, lambda: (numbers(3, 4), np.full(3, 77.0), 0))

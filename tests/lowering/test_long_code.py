@@ -21,8 +21,9 @@ from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.dead_zero_fills import drop_dead_zeros
 from qgraph.lowering.scalar_types import scalar_types
 
-# How much more work twice the length may be.
+# How much more work twice the length may be; of compiling, which is counted at shorter lengths, less.
 TWICE = 2.3
+TWICE_COMPILED = 2.15
 # What takes more: the accesses of one body are compared with each other, and each branch looks at those in it.
 PAIRWISE = {"statements", "elifs", "branches"}
 
@@ -45,13 +46,13 @@ def calls_of(action: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - PAIRWISE))
 def test_a_plan_of_twice_the_length_is_twice_the_work(kind):
-    kernels = [qgraph.kernel(long_function(kind, length)) for length in (60, 60, 120)]
+    kernels = [qgraph.kernel(long_function(kind, length)) for length in (3, 60, 120)]
     # The first one imports, and finds what does not change.
     _, once, twice = (calls_of(lambda kernel=kernel: str(kernel.explain(*arrays()).plan)) for kernel in kernels)
     assert twice < TWICE * once
 
 
-@pytest.mark.parametrize(("kind", "length"), [("terms", 120), ("loops", 40)])
+@pytest.mark.parametrize(("kind", "length"), [("terms", 120), ("loops", 24)])
 @pytest.mark.parametrize("step", ["ptx", "__call__"])
 @pytest.mark.needs("compiler")
 def test_compiling_twice_the_length_is_twice_the_work(kind, length, step):
@@ -61,7 +62,7 @@ def test_compiling_twice_the_length_is_twice_the_work(kind, length, step):
         cpu.forget()
         kernel = qgraph.kernel(backend="cpu")(long_function(kind, each))
         counts.append(calls_of(lambda kernel=kernel: getattr(kernel, step)(*arrays())))
-    assert counts[2] < TWICE * counts[1]
+    assert counts[2] < TWICE_COMPILED * counts[1]
 
 
 def control(kind: str, length: int) -> Function:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs("compiler")
 
 def test_what_a_dropped_specialisation_leaves():
     """Of its Python objects none but the types of its constants, which Numba keeps; of memory little (docs/reliability.md)."""
-    done = run_python("-m", "tests.lowering.specialisations", 30, QGRAPH_BACKEND="cpu")
+    done = run_python("-m", "tests.lowering.specialisations", 16, QGRAPH_BACKEND="cpu")
     assert done.returncode == 0, done.stderr
     told = {way: (float(objects), float(megabytes)) for way, objects, megabytes in map(str.split, done.stdout.splitlines())}
     assert told.keys() == {"evicted", "clear_cache"}

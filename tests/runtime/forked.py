@@ -1,4 +1,4 @@
-"""Kernels in processes forked from one that used them, as a program: ``python -m tests.runtime.forked WAY``."""
+"""Kernels in processes forked from one that used them, as a program: ``python -m tests.runtime.forked WAY ...``."""
 
 from __future__ import annotations
 
@@ -170,6 +170,7 @@ WAYS = {
 
 def main(way: str) -> None:
     """Use everything, let children use it, and use it again."""
+    print(f"{way}: ", end="", flush=True)
     wrong = [differs(*case) for case in USED]
     wrong += WAYS[way]()
     # The parent's threads are its own.
@@ -179,4 +180,5 @@ def main(way: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for each in sys.argv[1:]:
+        main(each)

@@ -1,10 +1,11 @@
-"""In which direction a loop over the elements of a part of an array may read other parts of that array, as they were before."""
+"""Directions of loops that copy between overlapping parts of one array, as of ``memmove``: no element is read once stored."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
 
+from qgraph.frontend.inference.indexing import is_natural
 from qgraph.frontend.inference.ranks import is_ellipsis, known, parts_of, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -13,13 +14,15 @@ from qgraph.source import as_written
 
 
 class Directions:
-    """The directions of the loops over ``target``, one an axis."""
+    """The directions of the loops over the elements of ``target``, one an axis."""
 
     def __init__(self, scope: Scope, target: ast.expr, axes: int, may_share: Callable[[str, str], bool]) -> None:
         self._scope = scope
         self._shared = may_share
         self._target = target
         self._axes = axes
+        # Where slices begin, in pairs: only where both or none of a pair are negative are they as far apart as it looks.
+        self.starts: list[tuple[ast.expr, ast.expr]] = []
 
     def backwards(self, operands: Iterable[ast.expr]) -> list[bool]:
         """Which loops count down, so that no element of ``operands`` is read after it was stored.
@@ -50,7 +53,7 @@ class Directions:
         return self._shared(first, second)
 
     def _shift(self, operand: ast.expr) -> tuple[int, int] | None:
-        """The first axis along which the operand lies at another place, and how many elements on; None where unknown."""
+        """The first axis with a distance other than 0 from the target to the operand, and that distance; None where unknown."""
         places = _place(self._scope, self._target), _place(self._scope, operand)
         if places[0] is None or places[1] is None or places[0][0] != places[1][0]:
             return None
@@ -65,11 +68,19 @@ class Directions:
                 return None
             if result[1] == 0 and moved:
                 result = axis, moved
+                self._compare_signs(one.lower, other.lower)
         return result
+
+    def _compare_signs(self, first: ast.expr | None, second: ast.expr | None) -> None:
+        # Where one is a constant, or nothing, so is the other, and their signs are the same.
+        if first is None or second is None or constant_of(first) is not None:
+            return
+        if not (is_natural(self._scope, first) and is_natural(self._scope, second)):
+            self.starts.append((first, second))
 
 
 def _moved(one: ast.Slice, other: ast.Slice) -> int | None:
-    """By how many of its elements a slice begins behind another one of the same step; None where that is not known."""
+    """The distance between the starts of two slices of one step, in elements of a slice; None where it is not known."""
     steps = [1 if part.step is None else constant_of(part.step) for part in (one, other)]
     if steps[0] is None or steps[0] != steps[1] or steps[0] == 0:
         return None
@@ -79,12 +90,12 @@ def _moved(one: ast.Slice, other: ast.Slice) -> int | None:
     if base != other_base or (not base and (first < 0) != (second < 0)):
         return None
     apart = second - first
-    # Elements between those of the other slice are none of them.
+    # Interleaved slices share no element.
     return apart // step if apart % step == 0 else 0
 
 
 def _start(part: ast.Slice, step: int) -> tuple[str, int]:
-    """Where a slice begins: so many elements behind what is written."""
+    """The start of a slice: what is written, and a constant offset from that."""
     match part.lower:
         case None:
             return "", 0 if step > 0 else -1
@@ -95,7 +106,7 @@ def _start(part: ast.Slice, step: int) -> tuple[str, int]:
 
 
 def _place(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
-    """The name of the array that ``node`` is a part of, and an index for each of its dimensions; None for other parts."""
+    """The array that ``node`` is a part of, and an index or slice for each of its dimensions; None for any other expression."""
     if isinstance(node, ast.Name):
         return node.id, [ast.Slice()] * rank(scope, node)
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):

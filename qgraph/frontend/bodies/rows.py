@@ -8,6 +8,7 @@ direction in which it reads no element that it has stored, or the statement is r
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -92,7 +93,7 @@ def storing_function(
 
 
 class _Rows(Elementwise):
-    """A function under construction."""
+    """Builds a function: its parameters, and nested loops whose extents are those of the arrays."""
 
     def __init__(self, scope: Scope, node: ast.AST, noting: Noting) -> None:
         super().__init__(scope.inner({name: Private(name) for name in (FAULTS, SLOTS)}))
@@ -152,7 +153,7 @@ class _Rows(Elementwise):
     # --- statements ---
 
     def _lengths(self, *, exact: bool = True) -> list[ast.stmt]:
-        """The lengths of the loops, `_n0` and so on; where arrays differ, there is nothing to do, and a fault is noted."""
+        """The extents of the loops, `_n0` and so on: 0 where arrays have different ones, and a fault is noted."""
         result: list[ast.stmt] = []
         for at, arrays in enumerate(self._axes):
             (first, axis), *others = arrays
@@ -291,7 +292,8 @@ class _Store(_Rows):
         _refuse_selections(scope, target)
         store = self._element(target)
         of_value = array_operands(scope, value, self._ranks)
-        backwards = Directions(scope, target, len(self._axes), may_share).backwards(of_value)
+        directions = Directions(scope, target, len(self._axes), may_share)
+        backwards = directions.backwards(of_value)
         computed = self.visit(value)
         update = isinstance(self._node, ast.AugAssign) and isinstance(computed, ast.BinOp)
         if update and element_type(scope, value) is None:
@@ -300,7 +302,22 @@ class _Store(_Rows):
         place = copied(store)
         assert isinstance(place, ast.Subscript)
         place.ctx = ast.Store()
-        return self._made("_row_store", [*self._lengths(), *self._loops([ast.Assign([place], computed)], backwards)])
+        before = [*self._lengths(), *itertools.starmap(self._same_signs, directions.starts)]
+        return self._made("_row_store", [*before, *self._loops([ast.Assign([place], computed)], backwards)])
+
+    def _same_signs(self, one: ast.expr, other: ast.expr) -> ast.stmt:
+        """Extent 0, and a fault, where one of two starts counts from the end: the direction was chosen as if none did."""
+        starts = [load(self._parameter(copied(start), "_s", None)) for start in (one, other)]
+        negative = [ast.Compare(start, [ast.Lt()], [ast.Constant(0)]) for start in starts]
+        texts = [as_written(start).replace("%", "%%") for start in (one, other)]
+        found = f"parts of one array begin at `{texts[0]}` and `{texts[1]}`, of which one is negative"
+        fault = Fault(ArgumentError, self.scope.span(self._node), found, "count both from the same end of the array")
+        length = load("_n0")
+        # One element is read before it is stored.
+        harmless = word(self.scope, min, length, ast.Constant(1)) if len(self._axes) == 1 else ast.Constant(0)
+        same = ast.Compare(negative[0], [ast.Eq()], [negative[1]])
+        wanted = ast.IfExp(same, length, harmless)
+        return assign("_n0", word(self.scope, intrinsics.same_length, length, wanted, *self._noting(fault)))
 
 
 def _is_known(scope: Scope, node: ast.expr) -> bool:
@@ -313,7 +330,7 @@ def _is_known(scope: Scope, node: ast.expr) -> bool:
 
 
 def _refuse_selections(scope: Scope, node: ast.expr) -> None:
-    """Raise ``KernelSyntaxError`` for parts of arrays that a loop does not reach by an index and a slice of each dimension."""
+    """Raise ``KernelSyntaxError`` for masks and new axes: rows take an index or a slice of each dimension."""
     refuse_masks(scope, node)
     if any(is_new_axis(scope, part) for part in indices_in(scope, node)):
         raise scope.error(
@@ -324,7 +341,7 @@ def _refuse_selections(scope: Scope, node: ast.expr) -> None:
 
 
 def _extent(scope: Scope, node: ast.expr, axis: int) -> str | None:
-    """What tells the length of an axis of a part of an array from others; None where it may be anything."""
+    """A key of the length of an axis: what has the same key has the same length. None where nothing is known of it."""
     match node:
         case ast.Subscript(value=ast.Name(id=name) as base):
             parts = parts_of(node)
@@ -340,7 +357,7 @@ def _extent(scope: Scope, node: ast.expr, axis: int) -> str | None:
 
 
 class _Sample(ast.NodeTransformer):
-    """Elements become ones of their types."""
+    """Replaces each element by 1 of its dtype: the type of the expression stays, and nothing is read."""
 
     def __init__(self, scope: Scope, arrays: dict[str, ast.expr]) -> None:
         self._scope, self._arrays = scope, arrays

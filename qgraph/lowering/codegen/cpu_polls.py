@@ -1,7 +1,7 @@
-"""Loops on the CPU that may not end call Python now and then: its signal handlers run there, and may end them.
+"""Polls of signals in CPU loops that may not end: they call Python now and then, whose signal handlers may end them.
 
-Those are the loops at kernel level, and each `while` of a task for one thread. A `while` inside an iteration of a parallel loop
-is not among them: it may run on any thread, and Python handles signals on the main one.
+Loops at kernel level are polled, and each `while` of a task for one thread. A `while` in the body of a parallel loop is not: it
+may run on any thread, and Python handles signals on the main one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from qgraph.lowering.codegen.task_codegen import called_name, one_thread_body, o
 from qgraph.operations import intrinsics
 from qgraph.source import Span
 
-# To look at the clock takes some nanoseconds. So so many turns pass without a look where they took less than ``QUICK`` ticks
-# before; and more where a turn is a few instructions. The first turns that are slow are no more than this, then, until Python
-# is called.
+# Reading the cycle counter takes some nanoseconds. A loop reads it in each iteration, or in one of ``TURNS`` while so many take
+# less than ``QUICK`` ticks; where the body is a few instructions, in one of ``SHORT_TURNS``. So many iterations may pass without
+# a poll after a loop has become slow.
 TURNS = 16
 SHORT_TURNS = 1024
 QUICK = 1 << 15
@@ -62,7 +62,7 @@ class Polled:
             self._names.setdefault(id(what), []).append(name)
 
     def names(self, what: Loop | Task) -> Sequence[str]:
-        """The loops in a task, or the one that is meant."""
+        """The parameters of the loops in a task, or of a loop at kernel level."""
         return self._names.get(id(what), ())
 
 
@@ -71,12 +71,12 @@ def _whiles(body: Iterable[ast.AST]) -> list[ast.While]:
 
 
 def entry_lines(name: str, *, short: bool) -> list[str]:
-    """What stands before loop ``name``; ``short``: a turn is a few instructions."""
+    """The counters of loop ``name``, before it; ``short``: its body is a few instructions."""
     return [f"{name}_left = {SHORT_TURNS if short else 1}", f"{name}_now = {name}_last = {name}_entered = _ticks()"]
 
 
 def turn_lines(name: str, *, short: bool) -> list[str]:
-    """What each turn does."""
+    """The poll with which each iteration begins."""
     left = str(SHORT_TURNS) if short else f"{TURNS} if {name}_now - {name}_before < {QUICK} else 1"
     return [
         f"{name}_left -= 1",
@@ -89,7 +89,7 @@ def turn_lines(name: str, *, short: bool) -> list[str]:
 
 
 def is_short(loop: Loop) -> bool:
-    """Whether a turn of a loop at kernel level is a few instructions."""
+    """Whether the body of a loop at kernel level is a few instructions of one thread."""
     if any(isinstance(each, Loop) for each in loop.body):
         return False
     parts = [*parts_of(loop.body), loop.condition]
@@ -125,7 +125,7 @@ def _as_list(found: ast.stmt | list[ast.stmt]) -> Statements:
 
 
 class _Polling(ast.NodeTransformer):
-    """Each `while` with what stands before it, and what each turn does first: a `continue` would skip the end."""
+    """Inserts the polls of each `while`, at the start of its body: a `continue` would skip the end."""
 
     def __init__(self, named: dict[int, tuple[str, bool]]) -> None:
         self._named = named

@@ -1,4 +1,4 @@
-"""Intrinsics of loops on the CPU that may not end: the processor's clock, and the call of Python now and then."""
+"""Intrinsics of polls in CPU loops: the cycle counter, and calls of Python of which there are few."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from qgraph.lowering.numbers.number_llvm import types
 
 _I64 = ir.IntType(64)
 _ARM = platform.machine().lower() in ("arm64", "aarch64")
-# Between two calls of Python: about 50 ms where a second has 3e9 ticks. On Arm a part of a second, which a register tells.
+# Ticks between two calls of Python: 45 ms at 3 GHz. On Arm a sixteenth of a second, by the frequency in a register.
 _PERIOD = 1 << 27
 _PART = 16
-# The calls take no more than this part of the time, also where other threads hold the GIL; but they are never further apart
-# than so many periods.
+# The calls, with the wait for the GIL, take at most 1/64 of the time, unless they were then more than 12 periods apart.
 _RARELY = 64
 _MOST = 12
 
@@ -83,7 +82,7 @@ def _larger(builder: Any, one: ir.Value, other: ir.Value) -> ir.Value:
 
 
 def _call_python(context: Any, builder: Any, loop: ir.Value, entered: ir.Value) -> None:
-    """Call the object; where it raises, this function returns, and so does whoever called it, up to Python."""
+    """Call the object ``loop``; what it raises goes through all compiled callers up to Python."""
     api = context.get_python_api(builder)
     lock = api.gil_ensure()
     number = api.long_from_longlong(entered)
