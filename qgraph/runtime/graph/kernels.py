@@ -189,18 +189,22 @@ class KernelNode:
         return self._checked(Shape(grid, self.block), threads)
 
     def _reducing(self, threads: int, host: tuple[int, ...]) -> Shape:
-        """Blocks that all run at once, and stride: the fewer, the fewer results there are to combine."""
-        most = self._most
-        if self.code.several and threads <= self.block * COARSENING:
-            most = 1
-        elif self.code.several and threads <= self._few * self.block * _FEW_ITERATIONS:
-            most = min(most, self._few)
+        """Blocks that all run at once, and stride."""
+        most = min(self._most_blocks(threads), self._most)
         if not self.code.plane:
             blocks = max(-(-threads // self.block), 1)
             return Shape(resident(blocks, most) if self.code.several else min(blocks, most), self.block)
         extents = [host[index] for index in self._counts[0]]
         self._check_axes(extents)
         return resident_rows(extents, self.block, most)
+
+    def _most_blocks(self, threads: int) -> int:
+        """The most blocks of a loop that combines values: of a light one fewer than there is room for, while it is short."""
+        if not self.code.several:
+            return self._most
+        if threads <= self.block * COARSENING:
+            return 1
+        return self._few if threads <= self._few * self.block * _FEW_ITERATIONS else self._most
 
     def _checked(self, shape: Shape, threads: int) -> Shape:
         if shape.blocks > MAX_GRID:
