@@ -15,7 +15,7 @@ grids it is two while nodes, the first without guards. Arrays that swap names on
 are not counted, too: each copy has its arrays as parameters, which lets their loads pass stores to others.
 
 Reductions (``reductions.py``): a grid that stays on the device, of threads with columns of the last axis and several rows
-each; half as many threads as there are, while a thread has few iterations. Lanes combine by shuffles, warps in shared memory.
+each; half of the blocks that fit, while a thread has few iterations. Lanes combine by shuffles, warps in shared memory.
 
 Threads per row (``cooperative_codegen.py``): an inner loop that only combines values in private names is shared by a group of
 threads with shuffles, so that their loads are coalesced. How many is decided at each launch (``threads_per_row`` in
