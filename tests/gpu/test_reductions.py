@@ -1,4 +1,4 @@
-"""Loops that combine values on the device: all shapes of grids and blocks, all types, and loops in which names change places."""
+"""Loops that combine values on the device: all shapes of grids and blocks, types, and loops in which names change places."""
 
 from __future__ import annotations
 
