@@ -314,7 +314,9 @@ static void measure(bool cg, int n, dim3 grid, dim3 threads, int most, Answer *p
     for (int again = 0; again < 2; again++) {
         fill_all(n);
         Answer answer = run(executable, pinned);
-        expect(answer.turns == wanted && close_to(answer.value, values[wanted]), "wrong end", n, answer);
+        // A maximum is the same in any order.
+        bool right = cg ? close_to(answer.value, values[wanted]) : answer.value == values[wanted];
+        expect(answer.turns == wanted && right, "wrong end", n, answer);
     }
     CHECK(cudaGraphExecDestroy(executable));
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,21 +19,32 @@ from benchmarks.launch import expect
 from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
 from qgraph.ir.artifacts import CudaPlan
+from qgraph.ir.program import MAX_PARTIALS
 from qgraph.lowering import plan_builder
+from qgraph.lowering.codegen import cuda_codegen, unrolling
 from qgraph.runtime.executors.graph import CudaGraphExecutable
+from qgraph.runtime.graph.kernels import KernelNode
 
 BACKEND = "cuda"
 # What each rule is in the code, and what takes its place: no user has a switch for it.
-RULES: dict[str, tuple[Any, str, mock.MagicMock]] = {
+RULES: dict[str, tuple[Any, str, Any]] = {
     "programmatic edges": (CudaPlan, "waits_inside", mock.PropertyMock(return_value=False)),
     "rows": (CudaGraphExecutable, "_row_edges", mock.MagicMock(return_value=frozenset())),
     "unrolling": (plan_builder, "unroll_loops", mock.MagicMock(side_effect=lambda plan: plan)),
+    "rows that combine": (cuda_codegen, "_over_rows", mock.MagicMock(return_value=False)),
+    "few blocks that combine": (KernelNode, "_most_blocks", mock.MagicMock(return_value=MAX_PARTIALS)),
+    "arrays of copies": (unrolling, "_trading", mock.MagicMock(return_value=())),
+    "copies of one kernel": (unrolling, "COPIES", unrolling.COPIES[1:]),
 }
+COMBINING = tuple(RULES)[-4:]
 COLUMNS = ("rule", "program", "size", "with", "without", "ratio")
 # Elements of the programs that grow with them, and iterations of those that grow with these.
 ELEMENTS = (1024, 65_536, 1_048_576, 16_777_216, 67_108_864)
 INDEPENDENT = (1024, 16_384, 65_536, 131_072, 262_144, 524_288, 1_048_576, 4_194_304)
 ITERATIONS = (1, 2, 4, 8, 20, 64, 1000)
+# n of n x n, of sweeps that combine values, and how many.
+SIDES = (128, 512, 2048)
+SWEEPS = 320
 # What is at least wanted of the ratio, by the iterations: a loop that ends at once may lose a tenth, a long one gains.
 LEAST = {1: 1 / 1.1, 64: 1.0, 1000: 1.0}
 
@@ -43,8 +55,9 @@ class _Program:
     name: str
     size: int
     function: Callable[..., Any]
-    # Its arguments: so many arrays of n elements, numbers, and so many flags. A call adds so much to each element.
-    n: int
+    # Its arguments: so many arrays of n elements, or of that shape, numbers, and so many flags. A call adds so much to each
+    # element.
+    n: int | tuple[int, int]
     arrays: int
     numbers: tuple[float, ...]
     flags: int
@@ -86,6 +99,20 @@ def nested(x, a, turns, left):
             left[()] -= 1
 
 
+def sweeps(u, v, most):
+    """Sweeps with the largest change of each."""
+    done = 0
+    change = 0.0
+    while change >= 0.0 and done < most:
+        change = 0.0
+        for i in range(1, u.shape[0] - 1):
+            for j in range(1, u.shape[1] - 1):
+                v[i, j] = 0.25 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1])
+                change = max(change, abs(v[i, j] - u[i, j]))
+        u, v = v, u
+        done += 1
+
+
 def measure(quick: bool) -> Answer:
     """Microseconds a call, end to end."""
     answer = Answer("rules", "Each rule on and off: us a call", COLUMNS)
@@ -118,6 +145,9 @@ def _programs(quick: bool) -> Iterator[_Program]:
     ):
         for turns in ITERATIONS[:2] if quick else ITERATIONS:
             yield _Program("unrolling", name, turns, function, chains.N, 1, (1.0, turns), flags, times * turns)
+    for rule in COMBINING:
+        for n in SIDES[:2] if quick else SIDES:
+            yield _Program(rule, f"{SWEEPS} sweeps with a maximum, n of n x n", n, sweeps, (n, n), 2, (SWEEPS,), 0, 0)
 
 
 def _measured(program: _Program, *, on: bool) -> Timing:
@@ -127,13 +157,17 @@ def _measured(program: _Program, *, on: bool) -> Timing:
     flags = [qgraph.zeros((), np.int32, backend=BACKEND) for _ in range(program.flags)]
     arguments = (*arrays, *program.numbers, *flags)
     owner, name, instead = RULES[program.rule]
-    instead.reset_mock()
-    with contextlib.nullcontext() if on else mock.patch.object(owner, name, instead):
+    asked = isinstance(instead, mock.MagicMock)
+    if asked:
+        instead.reset_mock()
+    # What was compiled with a rule of code is of no use without it.
+    uncached = mock.patch.dict(os.environ, {"QGRAPH_CACHE": "0"} if program.rule in COMBINING else {})
+    with uncached, contextlib.nullcontext() if on else mock.patch.object(owner, name, instead):
         # How long loops run is known after some calls: all graphs that will be wanted are built here.
         for _ in range(6):
             kernel(*arguments)
             qgraph.synchronize()
-    if not on and not instead.called:
+    if not on and asked and not instead.called:
         raise AssertionError(f"nobody asked for {name}: the rule was not off")
     for array in arrays:
         expect(qgraph.to_numpy(array), 6 * program.added, f"{program.name} {program.size}")

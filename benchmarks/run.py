@@ -16,6 +16,7 @@ QUESTIONS = (
     "fusion",
     "independent",
     "rules",
+    "reductions",
     "bandwidth",
     "call_cost",
     "argument_cost",

@@ -11,8 +11,11 @@ body. The kernels of a copy begin with a guard: where the scratch word of their 
 condition kernel sets the word of the next copy (``_next``). Small grids read the guard before ``griddepcontrol.wait``, large
 ones after it. A loop whose trip count is known at its entry is counted (``CountedUnroll``): up to 64 copies, copy ``u`` exits
 if ``remaining <= u``, and one kernel behind all copies decrements; the counter is replicated over 64 cache lines. On large
-grids it is two while nodes, the first without guards. Arrays that swap names in it need no slot: each copy has its arrays as
-parameters.
+grids it is two while nodes, the first without guards. Arrays that swap names once an iteration need no slot, in loops that
+are not counted, too: each copy has its arrays as parameters, which lets their loads pass stores to others.
+
+Reductions (``reductions.py``): a grid that stays on the device, of threads with columns of the last axis and several rows
+each; half of the blocks that fit, while a thread has few iterations. Lanes combine by shuffles, warps in shared memory.
 
 Threads per row (``cooperative_codegen.py``): an inner loop that only combines values in private names is shared by a group of
 threads with shuffles, so that their loads are coalesced. How many is decided at each launch (``threads_per_row`` in

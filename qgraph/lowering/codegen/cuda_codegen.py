@@ -124,9 +124,9 @@ class Kernels:
         several = bool(task.axes) and not task.on_device and _is_light(task)
         bins = bins_of(self._program, task)
         plane: Literal["", "rows", "tiles"] = ""
-        if len(task.axes) > 1 and task.reductions and not task.on_device:
+        if task.reductions and _over_rows(task):
             plane = "rows"
-        elif len(task.axes) > 1 and not (task.on_device or bins):
+        elif len(task.axes) > 1 and not (task.on_device or task.reductions or bins):
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
@@ -428,6 +428,11 @@ def _strided(task: Task, reductions: ReductionCode, *, several: bool) -> Stateme
     """A grid-stride loop over all iterations, of any grid; ``several``: so many at once, whose loads start together."""
     stride = generated("_stride = _cuda.gridsize(1)", "_first = _cuda.grid(1)")
     return [*stride, *strided(_numbered_iteration(task, reductions), several=several)]
+
+
+def _over_rows(task: Task) -> bool:
+    """Whether threads of a loop with reductions have columns and rows."""
+    return len(task.axes) > 1 and not task.on_device
 
 
 def _strided_rows(task: Task, reductions: ReductionCode, *, several: bool) -> Statements:

@@ -206,11 +206,13 @@ class ReductionCode:
             *indented(self._store("_block"), 2),
             # The results are in memory before the ticket says so, and are read after it was seen.
             "        _cuda.threadfence()",
-            f"        _shared_ticket[0] = _atomic_add({SLOTS.name}, {ticket.index}, 1)",
+            f"        _done = _atomic_add({SLOTS.name}, {ticket.index}, 1)",
+            "        _shared_ticket[0] = _done",
+            # For the whole block, which the barrier keeps behind it.
+            "        if _done == _blocks - 1: _cuda.threadfence()",
             "    _cuda.syncthreads()",
             "    if _shared_ticket[0] != _blocks - 1:",
             "        return",
-            "    _cuda.threadfence()",
             *indented(self.identities),
             "    _block = _lane",
             "    while _block < _blocks:",

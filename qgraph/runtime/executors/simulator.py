@@ -151,7 +151,7 @@ class SimulatorExecutable:
             return Shape(-(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK)
         (count,) = extents
         if code.reduces and code.plane:
-            return resident_rows([call.host[self._hosts[name]] for name in code.counts[0]], _BLOCK, _STRIDED_GRID, _BLOCK)
+            return resident_rows([call.host[self._hosts[name]] for name in code.counts[0]], _BLOCK, _STRIDED_GRID, warp=_BLOCK)
         if code.reduces:
             return Shape(min(max(1, -(-count // (_BLOCK * (COARSENING if code.several else 1)))), _STRIDED_GRID), _BLOCK)
         if code.lanes:

@@ -261,9 +261,10 @@ class Parameters:
         self.changed |= kernel.bit
         if kernel.form != "plain" and kernel.index in self._guards:
             # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it. In a chain
-            # of all copies of a counted loop only the next kernel shall take room.
+            # of all copies of a counted loop only the next kernel shall take room. Where copies have arrays of their own, some
+            # are loaded as constants, by a cache that perhaps only the start of a kernel clears: it comes behind their writer.
             unrolling = self._guards[kernel.index]
-            late = unrolling.counted is not None or kernel.index in unrolling.leaders
+            late = unrolling.counted is not None or bool(unrolling.arrays) or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0 and kernel.index not in self._behind
         what = (TRIGGERS_LATER if late else TRIGGERS_FIRST) if early else 0

@@ -29,10 +29,6 @@ from qgraph.runtime.graph.launch_shapes import (
 
 DEFAULT_BLOCK_SIZE = 256
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
-# Light loops that combine values have so many threads of a multiprocessor, until a thread has more iterations than these: half
-# as many results to combine, and the next kernel can start beside them. An estimate.
-_FEW_THREADS = 1024
-_FEW_ITERATIONS = 8
 _INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
@@ -109,7 +105,7 @@ class KernelNode:
     """
 
     __slots__ = (
-        *("_counts", "_few", "_inside", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
+        *("_counts", "_inside", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
         *("form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
     )
 
@@ -126,7 +122,7 @@ class KernelNode:
         self.block = 1 if code.single else setting.block(self.function)
         self.block = min(self.block, REDUCTION_BLOCK) if code.reduces else self.block
         # Shuffles ask all threads of a warp.
-        self.block = max(self.block // WARP, 1) * WARP if code.task.reductions else self.block
+        self.block = max(self.block // WARP, 1) * WARP if code.reduces and code.task.reductions else self.block
         # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
         self._resident = occupancy_grid(self.function, self.block, setting.device)
         self._most = 1 if code.single else self._resident
@@ -137,7 +133,6 @@ class KernelNode:
         self._inside = setting.host_index[code.lanes] if code.lanes else None
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._many = setting.device.multiprocessors * _RESIDENT_THREADS * COARSENING
-        self._few = max(1, setting.device.multiprocessors * _FEW_THREADS // self.block)
         # What the parameter of this meaning is.
         self.early = False
         self.executable: Any = None
@@ -189,18 +184,28 @@ class KernelNode:
         return self._checked(Shape(grid, self.block), threads)
 
     def _reducing(self, threads: int, host: tuple[int, ...]) -> Shape:
-        """Blocks that all run at once, and stride: the fewer, the fewer results there are to combine."""
-        most = self._most
-        if self.code.several and threads <= self.block * COARSENING:
-            most = 1
-        elif self.code.several and threads <= self._few * self.block * _FEW_ITERATIONS:
-            most = min(most, self._few)
+        """Blocks that all run at once, and stride."""
+        most = min(self._most_blocks(threads), self._most)
+        together = COARSENING if self.code.several else 1
         if not self.code.plane:
             blocks = max(-(-threads // self.block), 1)
-            return Shape(resident(blocks, most) if self.code.several else min(blocks, most), self.block)
+            return Shape(resident(blocks, most, together) if self.code.several else min(blocks, most), self.block)
         extents = [host[index] for index in self._counts[0]]
         self._check_axes(extents)
-        return resident_rows(extents, self.block, most)
+        return resident_rows(extents, self.block, most, together)
+
+    def _most_blocks(self, threads: int) -> int:
+        """The most blocks of a loop that combines values: while it is short, half of those that there is room for.
+
+        The next kernel can start beside them, and there are fewer results to combine, as long as a thread needs no more
+        iterations than it loads at once.
+        """
+        if not self.code.several:
+            return self._most
+        if threads <= self.block * COARSENING:
+            return 1
+        half = max(self._resident // 2, 1)
+        return half if threads <= half * self.block * COARSENING else self._most
 
     def _checked(self, shape: Shape, threads: int) -> Shape:
         if shape.blocks > MAX_GRID:

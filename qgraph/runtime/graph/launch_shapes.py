@@ -57,18 +57,22 @@ def by_rows(extents: Sequence[int], threads: int, share: int) -> Shape:
     return Shape(-(-columns // across), across, -(-blocks_down // times), down, times)
 
 
-def resident(blocks: int, most: int) -> int:
-    """How many blocks, no more than ``most``, do the work of so many with the least that one of them does."""
-    return -(-blocks // -(-blocks // most))
+def resident(blocks: int, most: int, together: int = 1) -> int:
+    """How many blocks, no more than ``most``, do the work of so many with the least that one of them does.
+
+    That is one part of the work, or a multiple of ``together``, of which the loads start at once.
+    """
+    parts = -(-blocks // most)
+    return -(-blocks // (parts if parts == 1 else -(-parts // together) * together))
 
 
-def resident_rows(extents: Sequence[int], threads: int, most: int, warp: int = WARP) -> Shape:
+def resident_rows(extents: Sequence[int], threads: int, most: int, together: int = 1, warp: int = WARP) -> Shape:
     """As ``by_rows`` with a row a thread, in whole warps, and no more than ``most`` blocks, which stride over what is left."""
     shape = by_rows(extents, threads, 1)
     down = max(shape.threads_down, warp // shape.threads)
     blocks = min(shape.blocks, most)
     rows = max(math.prod(extents[:-1]), 1)
-    return Shape(blocks, shape.threads, resident(-(-rows // down), max(most // blocks, 1)), down)
+    return Shape(blocks, shape.threads, resident(-(-rows // down), max(most // blocks, 1), together), down)
 
 
 def in_tiles(extents: Sequence[int], threads: int) -> Shape:

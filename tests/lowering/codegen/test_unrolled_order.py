@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Effects
 from qgraph.lowering.codegen.unrolling import unroll_loops
@@ -117,3 +118,32 @@ def test_nobody_looks_at_a_guard_or_works_too_soon(monkeypatch):
                 touched, written = places[index - 1], places[other - 1]
                 if (earlier, other) < (copy, index) and (written[1] & touched[0] or written[0] & touched[1]):
                     assert ("ended", (other, earlier)) in before["waited", (index, copy)], (effects, other, index)
+
+
+def sweeping(u, v, least):
+    change = least + 1.0
+    while change > least:
+        change = 0.0
+        for i in range(1, u.shape[0] - 1):
+            v[i] = u[i - 1] + u[i + 1]
+            change = max(change, abs(v[i] - u[i]))
+        u, v = v, u
+
+
+def adding(u, v, least):
+    change = least + 1.0
+    while change > least:
+        change = 0.0
+        for i in range(1, u.shape[0] - 1):
+            u[i] += v[i]
+            change = max(change, u[i])
+
+
+@pytest.mark.parametrize(("function", "word"), [(sweeping, TRIGGERS_LATER), (adding, TRIGGERS_FIRST)])
+def test_copies_with_arrays_of_their_own_start_one_after_another(function, word):
+    plan = qgraph.kernel(function).plan(np.zeros(9), np.zeros(9), 1.0)
+    (unrolling,) = plan.unrolled
+    (index,) = plan.guards
+    assert bool(unrolling.arrays) == (function is sweeping)
+    assert early_of(plan, index, True) == word
+    assert early_of(plan, index, False) == 0

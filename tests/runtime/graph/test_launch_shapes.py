@@ -120,3 +120,31 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
     if plane == "rows":
         with pytest.raises(ArgumentError, match=f"this loop has {2 * most**2} iterations, more than a launch holds"):
             node._over_plane((most, most, 2), 1)
+
+
+@pytest.mark.parametrize(
+    ("extents", "several", "shape"),
+    [
+        # One block has no results of others to combine.
+        ((1000,), True, (1, 256, 1, 1, 1)),
+        ((1025,), True, (5, 256, 1, 1, 1)),
+        ((1 << 20,), True, (512, 256, 1, 1, 1)),
+        ((30, 30), True, (1, 32, 1, 8, 1)),
+        ((126, 126), True, (4, 32, 16, 8, 1)),
+        # Four rows a thread, and half of the device is left.
+        ((510, 510), True, (16, 32, 16, 8, 1)),
+        ((1022, 1022), True, (32, 32, 16, 8, 1)),
+        ((8190, 8190), True, (256, 32, 3, 8, 1)),
+        # Long iterations are shared by as many blocks as there may be.
+        ((1 << 20,), False, (900, 256, 1, 1, 1)),
+        ((100, 100), False, (7, 16, 7, 16, 1)),
+        ((0,), True, (1, 256, 1, 1, 1)),
+    ],
+)
+def test_shapes_of_loops_that_combine(extents, several, shape):
+    kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
+    node = kernels.KernelNode.__new__(kernels.KernelNode)
+    node.code = SimpleNamespace(plane="rows" if len(extents) > 1 else "", several=several, reduces=True)
+    node.block, node._resident, node._most, node._inside = 256, 900, 900, None
+    node._counts = (tuple(range(len(extents))),)
+    assert node.shape_for(extents) == shape
