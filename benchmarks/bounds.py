@@ -1,4 +1,4 @@
-"""What does ``bounds_check=True`` cost? The programs of ``benchmarks.cpu``, with and without, on the CPU or a GPU.
+"""What does ``bounds_check=True`` cost? The programs of ``benchmarks.cpu``, with and without, on a GPU, or one thread of the CPU.
 
 ``python -m benchmarks.bounds [--quick]``
 """
@@ -10,6 +10,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 
 import qgraph
@@ -25,7 +26,10 @@ SIZE = 2**21
 def measure(quick: bool) -> Answer:
     """Microseconds a call, with and without in turns on the same arrays; the answers are compared first."""
     backend = "cuda" if has_gpu() else "cpu"
-    answer = Answer("bounds", f"bounds_check=True on {backend}, float32, us a call", COLUMNS)
+    # What an iteration costs, on a machine that may be busy.
+    numba.set_num_threads(1)
+    where = "one thread of the CPU" if backend == "cpu" else "a GPU"
+    answer = Answer("bounds", f"bounds_check=True on {where}, float32, us a call", COLUMNS)
     size = SIZE // 64 if quick else SIZE
     for program, (kernel, _) in PROGRAMS.items():
         function: Any = kernel.__wrapped__  # type: ignore[attr-defined]
