@@ -19,8 +19,8 @@ from qgraph.operations import intrinsics
 from qgraph.source import Span
 
 # Reading the cycle counter takes some nanoseconds. A loop reads it in each iteration, or in one of ``TURNS`` while so many
-# take less than ``QUICK`` ticks; where the body is a few instructions, in one of ``SHORT_TURNS``. So many iterations may pass
-# without a poll after a loop has become slow.
+# take less than ``QUICK`` ticks; where the body is a few instructions, in one of ``SHORT_TURNS``. As many may pass without a
+# poll after a loop has become slow.
 TURNS = 16
 SHORT_TURNS = 1024
 QUICK = 1 << 15
