@@ -1,4 +1,4 @@
-"""What does ``bounds_check=True`` cost? The programs of ``benchmarks.cpu`` with and without, on a GPU or a thread of the CPU.
+"""What does ``bounds_check=True`` cost? The programs of ``benchmarks.cpu``, with and without, on a GPU or one thread of a CPU.
 
 ``python -m benchmarks.bounds [--quick]``
 """
