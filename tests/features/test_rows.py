@@ -245,11 +245,12 @@ def test_colliding_updates_of_complex_numbers(rig, dtype):
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("function", [products, stores, made, extremes, of_funcs, complex_histogram])
+@pytest.mark.parametrize("function", [products, stores, planes_moved, made, extremes, of_funcs, complex_histogram])
 def test_ptx(function):
     args = {
         products: (numbers(3, 4), numbers(4), np.zeros(3), np.zeros((3, 4))),
         stores: (numbers(3, 4), numbers(3, 4), numbers(4), 2),
+        planes_moved: (numbers(2, 3, 4), 0, 3, 2),
         made: (numbers(3, 4), np.zeros(3)),
         extremes: (numbers(3, 4), np.zeros((3, 3)), np.zeros((3, 2), int)),
         of_funcs: (numbers(3, 4), numbers(4), np.zeros(3)),
