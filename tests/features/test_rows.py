@@ -13,6 +13,31 @@ def numbers(*shape, dtype=np.float64, seed=0):
     return (values if np.dtype(dtype).kind in "if" else values + 1j * values[::-1]).astype(dtype)
 
 
+def types_of_sums(truths, x, y):
+    for i in range(y.shape[0]):
+        y[i, 0] = np.dot(truths[i], truths[i])
+        mixed = np.array((1, 2, x[i], 0.5))
+        y[i, 1] = np.sum(mixed)
+
+
+def test_sums_have_numpys_types(check):
+    """A product of booleans is a boolean, and numbers of several types have a common one."""
+    truths = np.array([[True, True, False], [False, False, False]])
+    check(types_of_sums, lambda: (truths.copy(), np.array([3, 4]), np.full((2, 2), 77.0)))
+
+
+@pytest.mark.needs("float16")
+@pytest.mark.needs("float16_math")
+def test_the_sum_of_float16_is_one(check):
+    """It is computed in float32: 2048 + 1 is no float16."""
+
+    def sums(halves, y):
+        for i in range(y.shape[0]):
+            y[i] = np.sum(halves[i])
+
+    check(sums, lambda: (np.array([[2048, 1, 0], [1, 0.5, 3]], np.float16), np.full(2, 77.0)))
+
+
 def products(a, x, y, z):
     n = a.shape[1]
     for i in range(a.shape[0]):
@@ -163,6 +188,33 @@ def test_parts_that_begin_at_a_number(check, s, end, stop):
     check(moved, lambda: (numbers(3, 5), s, end, stop))
 
 
+def planes_moved(a, s, end, stop):
+    for i in range(a.shape[0]):
+        a[i, :, 1:] = a[i, :, :-1]
+        a[i, :, :0:-1] = a[i, :, -2::-1]
+        a[i, s + 1 : end, 1:] = a[i, s:stop, :-1]
+
+
+def test_parts_of_planes(check):
+    check(planes_moved, lambda: (numbers(2, 3, 4), 0, 3, 2))
+
+
+def test_planes_that_begin_at_both_ends(rig):
+    """A plane of one row is read and stored, and the columns are copied in the wrong direction."""
+    kernel = rig.kernel(planes_moved)
+    with pytest.raises(qgraph.ArgumentError, match=r"begin at `s \+ 1` and `s`, of which one is negative"):
+        rig.run(kernel, numbers(2, 1, 4), -1, 1, 1)
+
+
+def test_constants_that_begin_at_both_ends(rig):
+    def kernel(a):
+        for i in range(a.shape[0]):
+            a[i, 1:4] = a[i, -4:-1]
+
+    with pytest.raises(qgraph.KernelSyntaxError, match="parts of one array that overlap"):
+        rig.run(rig.kernel(kernel), numbers(2, 6))
+
+
 def test_parts_that_begin_at_both_ends(rig):
     """`a[i, 0:2] = a[i, -2:3]`: by the numbers the second part lies before the first one, and in the array behind it."""
     kernel, a = rig.kernel(moved), numbers(2, 3)
@@ -193,11 +245,12 @@ def test_colliding_updates_of_complex_numbers(rig, dtype):
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("function", [products, stores, made, extremes, of_funcs, complex_histogram])
+@pytest.mark.parametrize("function", [products, stores, planes_moved, made, extremes, of_funcs, complex_histogram])
 def test_ptx(function):
     args = {
         products: (numbers(3, 4), numbers(4), np.zeros(3), np.zeros((3, 4))),
         stores: (numbers(3, 4), numbers(3, 4), numbers(4), 2),
+        planes_moved: (numbers(2, 3, 4), 0, 3, 2),
         made: (numbers(3, 4), np.zeros(3)),
         extremes: (numbers(3, 4), np.zeros((3, 3)), np.zeros((3, 2), int)),
         of_funcs: (numbers(3, 4), numbers(4), np.zeros(3)),
