@@ -3164,6 +3164,15 @@ def rows_of_two_lengths():
     return kernel, (np.zeros((3, 4)), floats(3))
 
 
+@bad(ARGUMENT)
+def rows_that_begin_at_both_ends():
+    def kernel(u, s):
+        for i in range(u.shape[0]):
+            u[i, s + 2 : 2] = u[i, s:]
+
+    return kernel, (np.zeros((2, 3)), -2)
+
+
 @bad(RACE)
 def rows_that_others_read():
     def kernel(u):

@@ -13,12 +13,13 @@ def at_rest(rows, columns):
 
 
 def test_the_published_number_of_steps(run):
-    # Lesson 15 of CFD Python prints 499 for its 41 columns, as the program does: see test_mains.py. The flow is the same in
-    # each, and the pressure stays 1.
+    # Lesson 15 of CFD Python prints 499 for its 41 columns, as the program does in test_mains.py. The flow is the same in each
+    # column, and the pressure stays 1.
     u, v, p = at_rest(41, 3)
     steps, udiff = run(channel_flow, u, v, p, 1.0, 0.05, 0.01, 1.0, 0.1, 1.0, 1, 0.001)
     assert steps == 499
     assert 0.0009 < udiff <= 0.001
+    assert abs(u - u[:, :1]).max() < 1e-12
 
 
 def by_slices(u, v, p, dx, dy, dt, rho, nu, force, sweeps):

@@ -199,11 +199,12 @@ def test_parts_of_planes(check):
     check(planes_moved, lambda: (numbers(2, 3, 4), 0, 3, 2))
 
 
-def test_planes_that_begin_at_both_ends(rig):
-    """A plane of one row is read and stored, and the columns are copied in the wrong direction."""
+@pytest.mark.parametrize(("rows", "s"), [(1, -1), (3, -5)])
+def test_planes_that_begin_at_both_ends(rig, rows, s):
+    """The same rows are read and stored, and their columns would be copied in the wrong direction."""
     kernel = rig.kernel(planes_moved)
-    with pytest.raises(qgraph.ArgumentError, match=r"begin at `s \+ 1` and `s`, of which one is negative"):
-        rig.run(kernel, numbers(2, 1, 4), -1, 1, 1)
+    with pytest.raises(qgraph.ArgumentError, match=r"begin at `s \+ 1` and `s`, of which at least one is negative"):
+        rig.run(kernel, numbers(2, rows, 4), s, rows, rows)
 
 
 def test_constants_that_begin_at_both_ends(rig):
@@ -219,7 +220,7 @@ def test_parts_that_begin_at_both_ends(rig):
     """`a[i, 0:2] = a[i, -2:3]`: by the numbers the second part lies before the first one, and in the array behind it."""
     kernel, a = rig.kernel(moved), numbers(2, 3)
     before = a.copy()
-    with pytest.raises(qgraph.ArgumentError, match=r"begin at `s \+ 2` and `s`, of which one is negative"):
+    with pytest.raises(qgraph.ArgumentError, match=r"begin at `s \+ 2` and `s`, of which at least one is negative"):
         rig.run(kernel, a, -2, 2, 3)
     assert np.array_equal(a, before)
 

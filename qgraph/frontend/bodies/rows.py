@@ -306,17 +306,17 @@ class _Store(_Rows):
         return self._made("_row_store", [*before, *self._loops([ast.Assign([place], computed)], backwards)])
 
     def _same_signs(self, one: ast.expr, other: ast.expr) -> ast.stmt:
-        """Extent 0, and a fault, where one of two starts counts from the end: the direction was chosen as if none did."""
+        """Extent 0, and a fault, where starts count from the end: the direction was chosen as if none did."""
         starts = [load(self._parameter(copied(start), "_s", None)) for start in (one, other)]
-        negative = [ast.Compare(start, [ast.Lt()], [ast.Constant(0)]) for start in starts]
+        negative: list[ast.expr] = [ast.Compare(start, [ast.Lt()], [ast.Constant(0)]) for start in starts]
+        length, several = load("_n0"), len(self._axes) > 1
+        # One element is read before it is stored. Where both starts are clipped to 0, the next axis decides the direction.
+        wrong: ast.expr = ast.BoolOp(ast.Or(), negative) if several else ast.Compare(negative[0], [ast.NotEq()], negative[1:])
+        harmless = ast.Constant(0) if several else word(self.scope, min, length, ast.Constant(1))
+        wanted = ast.IfExp(wrong, harmless, length)
         texts = [as_written(start).replace("%", "%%") for start in (one, other)]
-        found = f"parts of one array begin at `{texts[0]}` and `{texts[1]}`, of which one is negative"
-        fault = Fault(ArgumentError, self.scope.span(self._node), found, "count both from the same end of the array")
-        length = load("_n0")
-        # One element is read before it is stored.
-        harmless = word(self.scope, min, length, ast.Constant(1)) if len(self._axes) == 1 else ast.Constant(0)
-        same = ast.Compare(negative[0], [ast.Eq()], [negative[1]])
-        wanted = ast.IfExp(same, length, harmless)
+        found = f"parts of one array begin at `{texts[0]}` and `{texts[1]}`, of which at least one is negative"
+        fault = Fault(ArgumentError, self.scope.span(self._node), found, "count both from the start of the array")
         return assign("_n0", word(self.scope, intrinsics.same_length, length, wanted, *self._noting(fault)))
 
 
