@@ -261,3 +261,32 @@ def test_ptx(function):
     assert ".entry" in text
     # Two additions of halves an update.
     assert text.count(".add.f64") >= 4 or function is not complex_histogram
+
+
+def from_the_end(a, b, c):
+    for r in range(a.shape[0]):
+        a[r, -6:] = a[r, -5:]
+        b[r, -3:, 1:] = b[r, -3:, :-1]
+        c[r, 4::-1] = c[r, 2::-1]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_starts_that_are_clipped_to_one_place(check, n):
+    check(from_the_end, lambda: (numbers(2, n), numbers(2, n, 4), numbers(2, n)))
+
+
+def clipped(a):
+    for r in range(a.shape[0]):
+        a[r, -6:, 1:] = a[r, -5:, :-1]
+
+
+def clipped_backwards(a):
+    for r in range(a.shape[0]):
+        a[r, 4::-1, 1:] = a[r, 2::-1, :-1]
+
+
+@pytest.mark.parametrize("function", [clipped, clipped_backwards])
+def test_where_the_next_axis_would_decide(rig, function):
+    """Where few rows are there both begin at one of them, and the order of the columns would be the wrong one."""
+    with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
+        rig.kernel(function)(rig.device(numbers(2, 3, 4)))

@@ -61,15 +61,19 @@ class Directions:
         sliced = [[(at, part) for at, part in parts if isinstance(part, ast.Slice)] for parts in (first, second)]
         if [at for at, _ in sliced[0]] != [at for at, _ in sliced[1]]:
             return None
-        result = (0, 0)
-        for axis, ((_, one), (_, other)) in enumerate(zip(*sliced, strict=True)):
-            moved = _moved(one, other)
-            if moved is None:
-                return None
-            if result[1] == 0 and moved:
-                result = axis, moved
-                self._compare_signs(one.lower, other.lower)
-        return result
+        pairs = [(one, other) for (_, one), (_, other) in zip(*sliced, strict=True)]
+        distances = [_moved(one, other) for one, other in pairs]
+        if None in distances:
+            return None
+        moved = [(axis, distance) for axis, distance in enumerate(distances) if distance]
+        if not moved:
+            return 0, 0
+        one, other = pairs[moved[0][0]]
+        # Where both starts are clipped to one element, the next axis would decide.
+        if len(moved) > 1 and (_may_be_clipped(one) or _may_be_clipped(other)):
+            return None
+        self._compare_signs(one.lower, other.lower)
+        return moved[0]
 
     def _compare_signs(self, first: ast.expr | None, second: ast.expr | None) -> None:
         # Where one is a constant, or nothing, so is the other, and their signs are the same.
@@ -92,6 +96,18 @@ def _moved(one: ast.Slice, other: ast.Slice) -> int | None:
     apart = second - first
     # Interleaved slices share no element.
     return apart // step if apart % step == 0 else 0
+
+
+def _may_be_clipped(part: ast.Slice) -> bool:
+    """Whether a slice may begin at the array's first element in its direction, though it is written as if further."""
+    if part.lower is None:
+        return False
+    return _is_negative(part.lower) != _is_negative(part.step)
+
+
+def _is_negative(part: ast.expr | None) -> bool:
+    constant = None if part is None else constant_of(part)
+    return constant is not None and constant < 0
 
 
 def _start(part: ast.Slice, step: int) -> tuple[str, int]:
