@@ -10,9 +10,10 @@ from typing import Literal
 
 from qgraph.ir.artifacts import COARSENING, COPIED, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
 from qgraph.ir.functions import Function
-from qgraph.ir.plan import GraphPlan, Node, Unrolling
+from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Counter, Loop, Program, Selection, Task
 from qgraph.ir.renaming import ReservedNames, apart_from
+from qgraph.ir.unrolling import Unrolling
 from qgraph.lowering.codegen.cooperative_codegen import lane_names, with_row_threads
 from qgraph.lowering.codegen.cooperative_rows import shared_loop
 from qgraph.lowering.codegen.generated_names import Dtypes, Globals, Statements, generated, walk

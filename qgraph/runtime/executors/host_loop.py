@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from qgraph.errors import CudaError
 from qgraph.ir.artifacts import CudaPlan
-from qgraph.ir.plan import Node, Unrolling
+from qgraph.ir.plan import Node
 from qgraph.ir.program import Branch, Loop
 from qgraph.ir.slots import WORD
+from qgraph.ir.unrolling import Unrolling
 from qgraph.nodes.kind import GraphNode
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.driver.memory import PinnedWords, copy_out

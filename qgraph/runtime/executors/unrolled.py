@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from qgraph.ir.artifacts import COPIED, CudaPlan
-from qgraph.ir.plan import Form, GraphPlan, Node, Unrolling
+from qgraph.ir.plan import GraphPlan, Node
+from qgraph.ir.unrolling import Form, Unrolling
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.executors.graph import CudaGraphExecutable
 from qgraph.runtime.graph.graph_builder import Ends, GraphInstance, Layout, RawGraph, add_conditional, new_condition

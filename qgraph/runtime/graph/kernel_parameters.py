@@ -17,9 +17,9 @@ from qgraph.errors import ArgumentError
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
 from qgraph.ir.artifacts import TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, Parameter, TaskCode, slots_dtype
 from qgraph.ir.faults import FAULT_WORDS, FAULTS
-from qgraph.ir.plan import UNROLLED, Form, Unrolling
 from qgraph.ir.program import TURNS
 from qgraph.ir.slots import itemsize
+from qgraph.ir.unrolling import UNROLLED, Form, Unrolling
 from qgraph.operations.intrinsics import U32_LIMIT
 from qgraph.runtime.driver.driver import NeedsIndex64
 from qgraph.runtime.values.array_view import ArrayView

@@ -11,8 +11,8 @@ from typing import Any
 
 from qgraph.errors import ArgumentError, CudaError
 from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK, WARP, TaskCode
-from qgraph.ir.plan import Form
 from qgraph.ir.program import MAX_PARTIALS
+from qgraph.ir.unrolling import Form
 from qgraph.operations.intrinsics import U32_LIMIT
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.graph.kernel_parameters import Parameters

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from qgraph.ir.plan import GraphPlan, Unrolling
+from qgraph.ir.plan import GraphPlan
+from qgraph.ir.unrolling import Unrolling
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_node, connect
 from qgraph.runtime.graph.kernels import KernelNode
 from qgraph.runtime.graph.node_updates import NodeUpdates

@@ -1,0 +1,164 @@
+"""How device loops are unrolled: the copies of their bodies, and what guards and counts them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from qgraph.operations.intrinsics import LINE_WORDS, SPREAD
+
+# By node in which names of arrays change places: each name, and the leaves that it stands for in copy 0, 1, ..., and so on.
+ArraysOfCopies = tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedUnroll:
+    """The copies of a body that runs a known number of times: all but one kernel of it, which counts once a turn behind them.
+
+    Copy ``u`` exits if ``remaining <= u``: a loop that does not run long has ``few``. On
+    large grids it takes a while to look at that, and to do nothing. There the loop is two while nodes: turns of ``whole``
+    copies that look at nothing, as long as more iterations than that are left, and then turns of ``few`` copies that do.
+
+    Attributes:
+        node: the node that counts. It also lets names of arrays change places.
+        left: the word of scratch with the number of iterations that are left when a turn begins.
+        copies: how many on small grids, where the loop runs long; after so many iterations each name stands for the array that
+            it stood for before.
+        carried: edges (from, to) of the other nodes, each from a node in one copy to a node in the next one.
+        arrays: what names stand for.
+        period: how many copies that takes; 1 where none changes places. The plain graph has so many.
+        whole: how many copies a turn has on large grids, where none of them has nothing to do.
+        few: how many it has there for the iterations that are left then, 1 to ``whole``, and anywhere if there are few.
+    """
+
+    node: int
+    left: int
+    copies: int
+    carried: tuple[tuple[int, int], ...]
+    arrays: ArraysOfCopies
+    period: int
+    whole: int
+    few: int
+
+
+# The graphs that a plan with unrolled loops may run as: "many" and "few" copies, and those of "large" grids, differ in counted
+# loops alone. "whole" is no graph of its own: it stands for the copies without guards that "large" has beside the others.
+Form = Literal["plain", "many", "few", "large", "whole"]
+UNROLLED: tuple[Form, ...] = ("many", "few", "large")
+# In this order their copies have numbers.
+_FORMS: tuple[Form, ...] = ("many", "whole", "large", "few", "plain")
+# What a turn takes beside its kernels, which are small, in kernels: without copies and with them. Fitted to an H200: turns of
+# 1, 3 and 10 kernels took 4.8, 5.8 and 10.1 us, and with eight copies 11.4, 21.0 and 57.3 us, nearly as long if some of these
+# had nothing to do.
+_TURN, _TURN_OF_COPIES = 6, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unrolling:
+    """How a loop is unrolled: a turn of the conditional node, or of the host in its place, runs several copies of its body.
+
+    Each kernel of copy ``u`` returns at once where the word of scratch ``guards + u`` is 0. The one with the loop's condition
+    sets the word behind it. The first stays 1 where a conditional node decides, and else is set by what ran before. The kernel
+    with the condition also counts the iterations in the word ``turns``, and tells the host how many there were when the loop
+    ends, in the word ``number`` of those that the host reads, unless it told that last time.
+
+    The ``followers`` look at their guard before they wait for earlier kernels. They start when the ``leaders`` of their copy
+    let them, and these do that when they have waited for what wrote it.
+
+    In the graph of a loop that is ``counted`` its copies take the place of these. What guards them changes between turns alone.
+
+    Attributes:
+        node: the conditional node.
+        copies: how many.
+        carried: edges (from, to) of the body, each from a node in one copy to a node in the next one.
+        leaders: nodes of the body that wait for no other in their copy, and that others wait for.
+        followers: nodes of the body that wait for another one in their copy.
+        turns: a word of scratch; its lower half counts, and is 0 between entries, its upper half is what was told last.
+        guards: the first of ``copies + 1`` words of scratch.
+        number: the place among the plan's unrolled loops.
+        arrays: what names stand for, where each copy has its arrays as parameters.
+        counted: how the loop counts, None where its condition depends on what it computes.
+        spread: of a counted loop the first of ``SPREAD`` words, ``LINE_WORDS`` apart, with the number of iterations left.
+        kernels: how many a copy of the body has.
+    """
+
+    node: int
+    copies: int
+    carried: tuple[tuple[int, int], ...]
+    leaders: frozenset[int]
+    followers: frozenset[int]
+    turns: int
+    guards: int
+    number: int
+    arrays: ArraysOfCopies = ()
+    counted: CountedUnroll | None = None
+    spread: int = 0
+    kernels: int = 0
+
+    @property
+    def first_counted(self) -> int:
+        """The number of copy 0 of a counted loop."""
+        return 2 * self.copies
+
+    def counted_numbers(self, form: Form) -> range:
+        """The numbers of the copies of a counted loop in one of its graphs."""
+        assert self.counted is not None
+        each = self.counted
+        counts: dict[Form, int] = {
+            "many": each.copies,
+            "whole": each.whole,
+            "large": each.few,
+            "few": each.few,
+            "plain": each.period,
+        }
+        first = self.first_counted + sum(counts[each] for each in _FORMS[: _FORMS.index(form)])
+        return range(first, first + counts[form])
+
+    @property
+    def end(self) -> int:
+        """The first word of scratch behind its own."""
+        return self.guards + self.copies + 1 if self.counted is None else self.spread + SPREAD * LINE_WORDS
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all copies."""
+        return range(self.first_counted if self.counted is None else self.counted_numbers("plain").stop)
+
+    def turn(self, form: Form) -> tuple[int, int]:
+        """The iterations of a turn in that graph, and about how long one takes on small grids, in kernels."""
+        plain = 1 if form == "plain" else self.copies
+        copies = plain if self.counted is None else len(self.counted_numbers(form))
+        return copies, (_TURN if form == "plain" else _TURN_OF_COPIES) + copies * self.kernels
+
+    @property
+    def long(self) -> int:
+        """From how many iterations on copies are faster on large grids, where it takes longer to have nothing to do."""
+        return self.copies if self.counted is None else 4 * self.counted.few
+
+    def form(self, number: int) -> Form | None:
+        """Which copies of a counted loop ``number`` is one of; None for copies that a host launches, and of other loops."""
+        return next((each for each in _FORMS if self.counted is not None and number in self.counted_numbers(each)), None)
+
+    def place(self, number: int) -> int:
+        """How many copies are before copy ``number`` in a turn, where the loop is counted once a turn; else 0."""
+        form = self.form(number)
+        return 0 if form is None else number - self.counted_numbers(form).start
+
+    def words(self, number: int) -> tuple[int, int]:
+        """The word that guards copy ``number``, and the one that its condition sets.
+
+        A host launches copies 0 to ``copies - 1`` and ``copies`` to ``2 * copies - 1`` by turns. Each half guards the first
+        copy of the other, by a word that none of its own kernels looks at: some may start after its last condition.
+
+        Of copies of a counted loop, which come after these: the first of the ``spread`` words, or 0 where there surely is an
+        iteration left; and how many copies there are, in the upper half of the other, whose lower half is 1 for turns of which
+        others follow in any case.
+        """
+        form = self.form(number)
+        if form is not None:
+            sure = form == "whole" or self.place(number) == 0
+            return 0 if sure else self.spread, len(self.counted_numbers(form)) << 32 | (form == "whole")
+        half, place = divmod(number, self.copies)
+        last = place == self.copies - 1
+        guard = self.guards + (half * self.copies if place == 0 else place)
+        return guard, self.guards + ((1 - half) * self.copies if last else place + 1)
