@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
 from qgraph.ir.argument_types import Leaf
-
-# What lowering/instrumentation and codegen/unrolling.py still import from here.
-from qgraph.ir.faults import FAULTS as FAULTS  # noqa: PLC0414
-from qgraph.ir.faults import KEY as KEY  # noqa: PLC0414
-from qgraph.ir.faults import KEY_BITS as KEY_BITS  # noqa: PLC0414
-from qgraph.ir.faults import UNSPECIFIED as UNSPECIFIED  # noqa: PLC0414
-from qgraph.ir.faults import EarlyExits as EarlyExits  # noqa: PLC0414
-from qgraph.ir.faults import Fault as Fault  # noqa: PLC0414
-from qgraph.ir.slots import Slot as Slot  # noqa: PLC0414
+from qgraph.ir.faults import EarlyExits, Fault
+from qgraph.ir.slots import Slot
 from qgraph.ir.verdicts import Race, Verdict
 from qgraph.source import Span
 

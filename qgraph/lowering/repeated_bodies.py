@@ -10,18 +10,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qgraph.ir.program import (
-    MANY,
-    Branch,
-    Counter,
-    Effects,
-    Loop,
-    NodeStatement,
-    Program,
-    Statement,
-    Task,
-    TaskStatement,
-)
+from qgraph.ir.program import MANY, Branch, Counter, Effects, Loop, NodeStatement, Program, Statement, Task, TaskStatement
 from qgraph.lowering.codegen.generated_names import SLOTS, Statements, generated, place_at, walk
 from qgraph.source import copied
 

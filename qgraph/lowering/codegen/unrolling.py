@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import MANY, Counter, Effects, Loop, Slot, Task
+from qgraph.ir.program import MANY, Counter, Effects, Loop, Task
+from qgraph.ir.slots import Slot
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, Unrolling
 from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, Statements, generated
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places

@@ -7,8 +7,9 @@ from typing import Any
 
 from qgraph import language
 from qgraph.errors import BoundsError
+from qgraph.ir.faults import FAULTS, KEY, UNSPECIFIED, EarlyExits, Fault
 from qgraph.ir.functions import Function, TypedFunction
-from qgraph.ir.program import FAULTS, KEY, SLOTS, UNSPECIFIED, EarlyExits, Fault, Program
+from qgraph.ir.program import SLOTS, Program
 from qgraph.lowering.instrumentation.accesses import Access
 from qgraph.lowering.instrumentation.rewrite import instrument
 from qgraph.lowering.instrumentation.word_functions import is_element, word_function

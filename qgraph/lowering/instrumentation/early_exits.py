@@ -10,23 +10,9 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
+from qgraph.ir.faults import FAULTS, KEY, KEY_BITS, EarlyExits
 from qgraph.ir.functions import Function, function_tree
-from qgraph.ir.program import (
-    FAULTS,
-    KEY,
-    KEY_BITS,
-    NUMBER,
-    SLOTS,
-    Axis,
-    Branch,
-    EarlyExits,
-    Effects,
-    Loop,
-    Program,
-    Statement,
-    Task,
-    with_tasks,
-)
+from qgraph.ir.program import NUMBER, SLOTS, Axis, Branch, Effects, Loop, Program, Statement, Task, with_tasks
 from qgraph.lowering.codegen.generated_names import place_at, walk
 from qgraph.lowering.codegen.task_codegen import called_name
 from qgraph.operations import intrinsics
