@@ -70,7 +70,7 @@ def test_a_change_of_the_code_is_one_entry(tmp_path, monkeypatch, capsys):
     assert command.report(entries_of(module), None) == 0
     assert capsys.readouterr().out == "2 entries, 0 differ\n"
 
-    monkeypatch.setattr(reductions, "REDUCTION_BLOCK", 128)
+    monkeypatch.setattr(reductions, "_WARPS", 4)
     assert command.report(entries_of(module), None) == 1
     line, count, how = capsys.readouterr().out.splitlines()
     assert line.startswith("changed  kernels.py::total [")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from numba.core import config
 
 import qgraph
 from qgraph.compat import numba
@@ -25,6 +26,8 @@ def test_nothing_counts_references(monkeypatch, name):
             libraries.append(self)
 
     monkeypatch.setattr(cpu, "Library", Kept)
+    # As users compile it, whatever the other tests do.
+    monkeypatch.setattr(config, "OPT", config._OptLevel("3"))
     cpu.forget()
     qgraph.kernel(backend="cpu", bounds_check=True)(getattr(bounds_kernels, name))(*copies(CASES[name][0]))
     text = str(numba.final_module(libraries[-1]))
