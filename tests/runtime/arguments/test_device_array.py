@@ -22,6 +22,7 @@ from qgraph.runtime.driver import driver, memory, stream
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.pending_errors import PendingErrors
+from qgraph.runtime.values.running_loops import RunningLoops
 
 
 class PlayedDevice:
@@ -34,6 +35,7 @@ class PlayedDevice:
         self.waits = 0
         self.live = 0
         self.kept = PendingErrors()
+        self.running = RunningLoops(self.synchronize, self.kept.keep)
 
     @contextmanager
     def activate(self) -> Iterator[None]:
