@@ -286,6 +286,8 @@ def left_behind() -> None:
 
 
 def main(names: list[str]) -> None:
+    # A process that was started in the background of a shell ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in names:
         globals()[name]()
 
