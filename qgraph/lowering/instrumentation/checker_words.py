@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from qgraph import language
@@ -194,13 +194,6 @@ def _reduction(number: int) -> TypedFunction:
 
 
 # --- the order of iterations ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedLoop:
-    """A parallel loop as it was: ``task`` has its axes, variables and place."""
-
-    task: Task
 
 
 def in_chosen_order(task: Task, number: int) -> Task:

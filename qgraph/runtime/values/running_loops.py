@@ -127,7 +127,9 @@ class RunningLoops:
             with suppress(BaseException):  # the first one is raised, when all is in order
                 while not stopping.done(1.0):
                     pass
-                return
+                break
+        if stopping.error is not None:
+            self._tell_others(stopping.error)
 
 
 def _stopped(loops: tuple[StoppableLoops, ...], block: Callable[[], None]) -> None:
@@ -142,17 +144,18 @@ def _stopped(loops: tuple[StoppableLoops, ...], block: Callable[[], None]) -> No
 
 
 class _Aside:
-    """A call in a thread of its own."""
+    """A call in a thread of its own; ``error`` is what it raised."""
 
     def __init__(self, call: Callable[[], None]) -> None:
+        self.error: Exception | None = None
         self._done = threading.Event()
         threading.Thread(target=self._run, args=(call,), name="qgraph-wait", daemon=True).start()
 
     def _run(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception:  # noqa: BLE001 - the device failed: whoever waits in the driver next is told by it
-            pass
+        except Exception as error:  # noqa: BLE001 - for the thread that asks
+            self.error = error
         finally:
             self._done.set()
 

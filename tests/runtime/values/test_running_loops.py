@@ -88,6 +88,22 @@ def test_a_second_interrupt_leaves_no_word_set(interrupt):
     assert device.log == [(0, 1), "block", (0, 0)]
 
 
+def test_what_fails_while_loops_are_stopped_is_told(interrupt):
+    device = Device()
+    failure = CudaError("the word cannot be written")
+
+    def failing():
+        device.ended.set()
+        raise failure
+
+    device.running._block = failing
+    interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        device.wait()
+    assert device.told == [failure]
+    assert device.log == [(0, 1), (0, 0)]
+
+
 def test_loops_of_other_threads_are_told(interrupt):
     device = Device()
     other = threading.Thread(target=lambda: device.running.launched(device.loops[0], anywhere=False))
