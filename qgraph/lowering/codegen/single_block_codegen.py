@@ -53,7 +53,7 @@ from qgraph.lowering.graph.single_block import entry_of
 from qgraph.source import Span
 
 _BARRIER = "_cuda.syncthreads()"
-# A loop looks whether it was stopped once in so many iterations, a power of two: a look takes as long as a short iteration.
+# A loop looks whether it was stopped once in so many iterations: a look takes as long as a short iteration.
 _SELDOM = 64
 # How many values a thread combines between two barriers.
 _FAN = 8
@@ -123,13 +123,9 @@ class _Lines:
         assert not self.owed, "a barrier is missing"
         self._write(*lines)
 
-    def vote(self, name: str, slot: int, unless: str = "") -> None:
-        """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``slot`` so: a barrier.
-
-        ``unless`` is a condition under which it does not look.
-        """
-        also = f" and not ({unless})" if unless else ""
-        self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {SLOTS.name}[{slot}] != 0{also} else 0)")
+    def vote(self, name: str, condition: str) -> None:
+        """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``condition`` so: a barrier."""
+        self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {condition} else 0)")
         self.owed = ""
 
 
@@ -190,23 +186,27 @@ class _Block:
         if loop.enter is not None:
             self._task(loop.enter)
         if loop.test_first:
-            out.vote(again, decided)
+            out.vote(again, f"{SLOTS.name}[{decided}] != 0")
         else:
             out.settle()
             out.control(f"{again} = 1")
-        turns = f"{again}_turns"
-        out.control(f"{turns} = 0", f"while {again} != 0:")
-        with out.deeper():
-            out.control(f"{turns} += 1")
+        left = f"{again}_left"
+        out.control(f"while {again} != 0:", f"    {left} = {_SELDOM}", f"    while {again} != 0 and {left} != 0:")
+        with out.deeper(), out.deeper():
+            out.control(f"{left} -= 1")
             self._block(loop.body)
             self._task(loop.condition)
-            out.vote(again, decided, f"{turns} & {_SELDOM - 1} == 0 and _stopped({SLOTS.name}, {self._stop})")
+            out.vote(again, f"{SLOTS.name}[{decided}] != 0")
+        with out.deeper():
+            out.control(f"if {again} != 0:")
+            with out.deeper():
+                out.vote(again, f"not _stopped({SLOTS.name}, {self._stop})")
 
     def _branch(self, branch: Branch) -> None:
         out, chosen, decided = self._out, self._vote_name(), branch.condition_slot.index
         self._task(branch.decide)
         if branch.kind == "if":
-            out.vote(chosen, decided)
+            out.vote(chosen, f"{SLOTS.name}[{decided}] != 0")
         else:
             out.settle()
             # All have read it before anybody decides again.

@@ -85,8 +85,8 @@ def test_what_decides_control_flow_is_the_same_in_all_threads(tree):
     """It comes out of a vote, or was read between two barriers, or is a number of the host."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.While)) and "_lane" not in names_in(node.test):
-            (name,) = names_in(node.test) - {"_part"}
-            assert name == "_held" or name.startswith("_vote") or re.fullmatch(r"_h\d+", name), name
+            for name in names_in(node.test) - {"_part"}:
+                assert name == "_held" or name.startswith("_vote") or re.fullmatch(r"_h\d+", name), name
     text = ast.unparse(tree)
     plain = re.findall(r"\n( *)(_vote\d+) = _slots\[\d+\]\n(.*)\n", text)
     assert len(plain) == 1, "the one match"
