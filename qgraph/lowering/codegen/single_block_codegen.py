@@ -124,7 +124,7 @@ class _Lines:
         self._write(*lines)
 
     def vote(self, name: str, condition: str) -> None:
-        """Behind all that any thread did, ``name`` is not 0 in every thread if the first one finds ``condition`` so: a barrier."""
+        """Behind all that any thread did, ``name`` is not 0 in every thread if ``condition`` holds in the first: a barrier."""
         self._write(f"{name} = _cuda.syncthreads_or(1 if _lane == 0 and {condition} else 0)")
         self.owed = ""
 
