@@ -136,6 +136,23 @@ def test_reductions_are_no_question_of_order():
         assert converged.check(np.array([1.0, 1e-16, -1.0, 1e-16]), np.zeros(4)).orders == 3
 
 
+@qgraph.kernel
+def updated_twice(total, x):
+    """The first update never runs, and says nothing about where the others are."""
+    for i in range(x.shape[0]):
+        if not True and i != 2:
+            total[()] += 1
+        else:
+            total[()] += x[i]
+        qgraph.atomic_add(total, (), 3)
+
+
+def test_updates_of_one_element_are_all_atomic_or_all_a_reduction():
+    args = np.array(8), np.arange(3)
+    assert "are atomic" in str(updated_twice.plan(*args))
+    updated_twice.check(*args)
+
+
 def test_what_differs():
     assert differs(np.array([1, 2]), np.array([1, 3]))
     assert differs(np.array([1.0, 2.0]), np.array([1.0, 2.0 + 1e-6]))

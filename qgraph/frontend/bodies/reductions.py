@@ -160,7 +160,7 @@ class _Finder(Combining):
         if indices is None or any(not isinstance(index, Poly) or index.varies for index in indices):
             return False
         others = [access for access in same if access not in mine]
-        return all(always_apart(mine[0], other, touched, self.facts) for other in others)
+        return all(always_apart(one, other, touched, self.facts) for one in mine for other in others)
 
     def _element(self, access: Access) -> str:
         node = access.node
