@@ -29,7 +29,7 @@ def measure(quick: bool) -> Answer:
     # What an iteration costs, on a machine that may be busy.
     numba.set_num_threads(1)
     where = "one thread of the CPU" if backend == "cpu" else "a GPU"
-    answer = Answer("bounds", f"bounds_check=True on {where}, float32, us a call", COLUMNS)
+    answer = Answer("bounds" if backend == "cuda" else "bounds_cpu", f"bounds_check=True on {where}, float32, us a call", COLUMNS)
     size = SIZE // 64 if quick else SIZE
     for program, (kernel, _) in PROGRAMS.items():
         function: Any = kernel.__wrapped__  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ QUESTIONS = (
     "programs",
     "cpu",
     "bounds",
+    "check_speed",
     "histogram",
     "library_calls",
     "scalar_update",
