@@ -28,8 +28,8 @@ def measure(quick: bool) -> Answer:
     backend = "cuda" if has_gpu() else "cpu"
     # What an iteration costs, on a machine that may be busy.
     numba.set_num_threads(1)
-    where = "one thread of the CPU" if backend == "cpu" else "a GPU"
-    answer = Answer("bounds" if backend == "cuda" else "bounds_cpu", f"bounds_check=True on {where}, float32, us a call", COLUMNS)
+    question, where = ("bounds", "a GPU") if backend == "cuda" else ("bounds_cpu", "one thread of the CPU")
+    answer = Answer(question, f"bounds_check=True on {where}, float32, us a call", COLUMNS)
     size = SIZE // 64 if quick else SIZE
     for program, (kernel, _) in PROGRAMS.items():
         function: Any = kernel.__wrapped__  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How many accesses to elements does ``kernel.check`` look at in a second? On one core of the CPU, all orders of iterations counted.
+"""How many accesses to elements does ``kernel.check`` look at in a second, on one core, all orders of iterations counted?
 
 ``python -m benchmarks.check_speed [--quick]``
 """

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.plots import COLOURS, INK, save
+from benchmarks.results import place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,9 +53,7 @@ def _figure(record: dict[str, Any], title: str, *, width: float, height: float) 
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(width, height), dpi=120, facecolor="white", layout="constrained")
-    machine = record["machine"]
-    place = machine["gpu"] if machine["gpu"] not in {"", "none"} else f"{machine['cpu']}, {machine['cores']} cores"
-    under = f"{place}, {record['date'][:10]}, commit {record['commit']}"
+    under = f"{place(record)}, {record['date'][:10]}, commit {record['commit']}"
     # The second line of the title is room for what was measured.
     drawn.suptitle(f"{title}\n", x=0.01, ha="left", color=INK, fontweight="bold", fontsize=12)
     drawn.text(0.01, 1 - 0.42 / height, under, color="#616e7c", fontsize=8.5, va="center")

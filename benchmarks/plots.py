@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.results import place
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -49,10 +51,10 @@ def figure(title: str, record: dict[str, Any], *, width: float = 7.5, height: fl
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, axis="y", color="#e4e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
-    gpu = record["machine"]["gpu"]
-    where = gpu if gpu and record["question"] != "cpu" else f"{record['machine']['cpu']}, {record['machine']['cores']} cores"
     drawn.suptitle(title, x=0.01, ha="left", color=INK, fontweight="bold", fontsize=12)
-    axes.set_title(f"{where}, {record['date'][:10]}, commit {record['commit'][:10]}", loc="left", color="#616e7c", fontsize=8.5)
+    axes.set_title(
+        f"{place(record)}, {record['date'][:10]}, commit {record['commit'][:10]}", loc="left", color="#616e7c", fontsize=8.5
+    )
     return drawn, axes
 
 

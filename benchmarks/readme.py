@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.limits import reasons
-from benchmarks.results import RESULTS, text
+from benchmarks.results import RESULTS, place, text
 from benchmarks.run import QUESTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,14 +89,15 @@ def figures(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-def section(record: dict[str, Any], place: str) -> str:
+def section(record: dict[str, Any], path: str) -> str:
     """One question in Markdown."""
     machine = record["machine"]
-    on_cpu = record["question"] == "cpu" or machine["gpu"] in ("", "none")
-    where = f"{machine['cpu']}, {machine['cores']} cores" if on_cpu else f"{machine['gpu']}, driver {machine['driver']}"
-    file = place.removeprefix("../")
+    where = place(record)
+    if where == machine["gpu"]:
+        where += f", driver {machine['driver']}"
+    file = path.removeprefix("../")
     made = f"commit {record['commit']}, {record['date'][:10]}: `{record['command']}`."
-    source = f"{where}. From [{file}.json]({place}.json), {made}"
+    source = f"{where}. From [{file}.json]({path}.json), {made}"
     named, found = across(record) if "peer" in record["columns"] else (record["columns"], record["rows"])
     columns = [column for column in named if any(row.get(column) is not None for row in found)]
     rows = [[text(row.get(column)) for column in columns] for row in found]
