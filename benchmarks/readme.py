@@ -81,10 +81,9 @@ def figures(folder: Path) -> str:
     """For each result file its machine, table, targets and what was missing."""
     parts = []
     for question in QUESTIONS:
-        file = folder / f"{question}.json"
-        if file.exists():
-            parts.append(section(json.loads(file.read_text()), f"../benchmarks/results/{question}"))
-        else:
+        files = [file for file in (folder / f"{question}.json", folder / f"{question}_cpu.json") if file.exists()]
+        parts += [section(json.loads(file.read_text()), f"../benchmarks/results/{file.stem}") for file in files]
+        if not files:
             parts.append(f"*Not measured yet: `{question}` (`make bench` on a machine with a GPU).*")
     return "\n\n".join(parts)
 
