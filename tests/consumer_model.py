@@ -1,4 +1,4 @@
-"""A model of reductions that the next kernel finishes: copies of a body in a turn, blocks in any order, kernels that start early.
+"""A model of reductions that the next kernel finishes: copies in turns, blocks in any order, kernels that start early.
 
 Blocks are generators that pause at each access to memory, and a schedule says which goes on. A kernel starts when all blocks
 of the one before it have started, and is past its wait when they have ended. ``FAULTS`` are errors that somebody could make;

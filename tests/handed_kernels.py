@@ -133,8 +133,44 @@ def where_greatest(x, y, tolerance, most):
     return k, best, where
 
 
+def counted(x, y, tolerance, most):
+    """So many iterations; the variable of the loop is one of the scalars."""
+    total = 0
+    for t in qgraph.serial(range(1, most + 1)):
+        total = total % 7
+        for i in range(x.shape[0]):
+            x[i] = (x[i] * 3 + y[i]) % 1009
+            total += x[i] * t
+    return total
+
+
+def broken_off(x, y, tolerance, most):
+    """It ends at a `break`, too, and by what is in an array that nothing changes."""
+    k = 0
+    total = 0
+    while True:
+        total = 0
+        for i in range(x.shape[0]):
+            x[i] = (x[i] * 3 + k) % 1009
+            total += x[i]
+        k += 1
+        if k >= most or total == y[0]:
+            break
+    return k, total
+
+
 # Of planes is the first alone.
-ALL = (greatest, several_at_once, two_in_a_row, like_cg, behind_another, entered_again, where_greatest)
+ALL = (
+    greatest,
+    several_at_once,
+    two_in_a_row,
+    like_cg,
+    behind_another,
+    entered_again,
+    where_greatest,
+    counted,
+    broken_off,
+)
 
 
 # --- floats: what is as in plain Python, or the same on every path ---------------------------------------------------------
@@ -176,7 +212,20 @@ def sums(x, y, tolerance, most):
     return k, total, square
 
 
-FLOATS = (extremes, sums)
+def of_complex(x, y, tolerance, most):
+    """Numbers that take two words."""
+    k = 0
+    total = 0j
+    while k < most and total.real < 1e9:
+        total = 0j
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 0.5 + 1j
+            total += x[i]
+        k += 1
+    return k, total
+
+
+FLOATS = (extremes, sums, of_complex)
 
 
 # --- what a last block finishes, still ------------------------------------------------------------------------------------

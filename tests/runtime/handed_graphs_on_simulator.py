@@ -13,7 +13,7 @@ import numpy as np
 from qgraph.lowering.numba_backend import simt_interpreter
 from qgraph.runtime.values.array_view import view_of_host
 from qgraph.runtime.values.prepared_call import Call
-from tests.handed_kernels import ALL, FLOATS, REFUSED, behind_another, extremes, greatest, like_cg, sums, two_in_a_row
+from tests.handed_kernels import ALL, FLOATS, REFUSED, behind_another, extremes, greatest, like_cg, of_complex, sums, two_in_a_row
 from tests.runtime import graphs_on_simulator as simulated
 
 chosen = random.Random(3)
@@ -36,6 +36,7 @@ class Kernel(simulated.Kernel):
     def agrees(self, *args, stream=0):
         mine = [each.copy() if isinstance(each, np.ndarray) else each for each in args]
         wanted = self.kernel.reference(*args)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         found = self(*mine, stream=stream)
         assert found == wanted, (self.kernel, args[2:], found, wanted)
         for one, other in zip(mine, args, strict=True):
@@ -93,16 +94,19 @@ def floats():
     """The plain graph and the unrolled one give the same bits; nan and both zeros are as in plain Python."""
     special = [0.0, -0.0, 1.5, float("nan"), -float("inf"), float("inf"), -3.0]
     for function in FLOATS:
-        plain, unrolled = (
-            Kernel(function, np.zeros(4), np.zeros(4), 1.0, 3, unrolled=choice) for choice in (False, True)
-        )
+        zeros = np.zeros(4, np.complex128 if function is of_complex else np.float64)
+        plain, unrolled = (Kernel(function, zeros, zeros.copy(), 1.0, 3, unrolled=choice) for choice in (False, True))
         assert unrolled.plan.unrolled[0].handed is not None
         for n in (1, 2, 50, 300):
             for most in (1, 2, 9, 18):
                 for start in range(len(special) if function is extremes else 1):
                     x = np.array([special[(start + k) % len(special)] for k in range(n)]) if function is extremes else None
                     x = np.sin(np.arange(n) + 1.0) if x is None else x
-                    answers = [kernel(x.copy(), x[::-1].copy(), 1e9 if function is extremes else -1.0, most) for kernel in (plain, unrolled)]
+                    x = x + 0.5j if function is of_complex else x
+                    answers = [
+                        kernel(x.copy(), x[::-1].copy(), 1e9 if function is extremes else -1.0, most)
+                        for kernel in (plain, unrolled)
+                    ]
                     assert np.array(answers[0]).tobytes() == np.array(answers[1]).tobytes(), (function, n, most, answers)
     kernel = Kernel(sums, np.zeros(4), np.zeros(4), 1.0, 3, unrolled=True)
     x = np.sin(np.arange(300) + 1.0)

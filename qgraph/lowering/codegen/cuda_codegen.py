@@ -39,9 +39,9 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
-from qgraph.lowering.graph.tiling import turns
 from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
+from qgraph.lowering.graph.tiling import turns
 
 # As in ``TaskCode``.
 Arrays = tuple[tuple[str, tuple[str, ...]], ...]
@@ -98,8 +98,8 @@ class Kernels:
         reductions = ReductionCode(inside, self._dtypes)
         head, more = code.begin(place)
         loops = (_strided_rows if plane else _strided)(inside, reductions, several=several)
-        body = [*head, *code.variables(inside), *_counted(inside), *generated(*reductions.identities), *loops]
-        body += code.leave(reductions) if task.reductions else []
+        last = code.leave(reductions) if task.reductions else []
+        body = [*head, *code.variables(inside), *_counted(inside), *generated(*reductions.identities), *loops, *last]
         made, function = self._finished(node, body, {**reductions.cuda_names, **self._globals, **more}, arrays)
         yield (
             COPIED,
@@ -118,8 +118,8 @@ class Kernels:
             ),
         )
         if place == handed.deciding:
-            body, more = code.end()
-            made, function = self._finished(node, body, {**self._globals, **more})
+            end, more = code.end()
+            made, function = self._finished(node, end, {**self._globals, **more})
             yield ENDING, (replace(made, single=False, reduces=True, handed="end"), function)
 
     def _guarded(self, node: Node, unrolling: Unrolling | None, arrays: Arrays = ()) -> tuple[TaskCode, Function]:

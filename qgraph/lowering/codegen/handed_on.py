@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from qgraph.ir.functions import Function
@@ -40,7 +41,6 @@ from qgraph.lowering.codegen.task_codegen import one_thread_body, outlined, prol
 from qgraph.lowering.graph.dependencies import places_of, touched_places
 from qgraph.lowering.graph.edge_reasons import node_effects
 from qgraph.lowering.graph.tiling import turns
-from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # The most scalars that epilogues write: each block loads them all.
@@ -59,38 +59,45 @@ def hand_on(plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arr
     (region,) = node.bodies
     nodes = plan.regions[region].nodes
     body = [plan.nodes[index] for index in nodes]
-    loop = node.control
-    if not isinstance(loop, Loop) or plan.program.exits is not None or not all(_takes_part(plan.program, each) for each in body):
+    reductions = [reduction for each in body if each.task is not None for reduction in each.task.reductions]
+    in_a_row = {edge for edge in plan.edges if edge[0] in nodes} == {*itertools.pairwise(nodes)}
+    if not reductions or not in_a_row or tuple(carried) != ((nodes[-1], nodes[0]),) or plan.program.exits is not None:
         return None
-    inside = {edge for edge in plan.edges if edge[0] in nodes}
-    reduces = tuple(bool(each.task is not None and each.task.reductions) for each in body)
-    if inside != set(zip(nodes, nodes[1:], strict=False)) or tuple(carried) != ((nodes[-1], nodes[0]),) or not any(reduces):
+    if not all(_takes_part(plan.program, each) for each in body):
         return None
-    last = max(place for place, combines in enumerate(reduces) if combines)
-    if not any(task is loop.condition for task in body[last].tasks):
-        return None
-    slots = {slot.name: slot for slot in plan.program.slots}
-    epilogues = [task for each in body for task in (*each.first, *each.then)]
-    written = {name for task in epilogues for name in task.effects.writes} - {loop.condition_slot.name}
-    written |= {v.slot.name for each in _reductions(body) for v in each.variables if v.slot is not None}
-    if not written <= slots.keys() or len(written) > _MOST_SCALARS:
-        return None
-    scalars = tuple(slots[name] for name in sorted(written, key=lambda name: slots[name].index))
-    partials = tuple(
-        each.partials for reduction in _reductions(body) for each in (*reduction.variables, reduction.at) if each is not None
+    found = HandedOn(
+        tuple(nodes),
+        tuple(each.task is not None and bool(each.task.reductions) for each in body),
+        _scalars(plan.program, node, body),
+        tuple(each.partials for reduction in reductions for each in (*reduction.variables, reduction.at) if each is not None),
+        arrays,
     )
-    found = HandedOn(tuple(nodes), reduces, scalars, partials, arrays)
+    return found if _holds(plan, node, body, found) else None
+
+
+def _holds(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -> bool:
+    """Whether the last epilogue has the condition, all of them are pure, and kernels find what those compute."""
+    loop = node.control
+    if not isinstance(loop, Loop) or not any(task is loop.condition for task in body[found.deciding].tasks):
+        return False
+    written = {slot.name for slot in found.scalars}
+    replaced = {name for name, _ in found.arrays}
+    if len(written) > _MOST_SCALARS or not all(_finds_all(each, written, replaced=each.index in replaced) for each in body):
+        return False
     places = places_of(plan.program)
     stored = touched_places({name for each in body for name in node_effects(each).writes}, places)
-    if not all(_is_pure(plan.program, task, found, places, stored) for task in epilogues):
-        return None
-    replaced = {name for name, _ in arrays}
-    known = all(_finds_all(each, written, each.index in replaced) for each in body)
-    return found if known else None
+    outside = {name for each in body for task in (*each.first, *each.then) for name in task.effects.writes} - written
+    if outside - {loop.condition_slot.name}:
+        return False
+    return all(_is_pure(plan.program, task, found, places, stored) for each in body for task in (*each.first, *each.then))
 
 
-def _reductions(body: Sequence[Node]) -> list:
-    return [reduction for each in body if each.task is not None for reduction in each.task.reductions]
+def _scalars(program: Program, node: Node, body: Sequence[Node]) -> tuple[Slot, ...]:
+    """The slots that epilogues write, but for the condition's."""
+    tasks = [task for each in body for task in each.tasks]
+    deciding = node.control.condition_slot if isinstance(node.control, Loop) else None
+    written = {name for task in tasks for name in task.effects.writes}
+    return tuple(slot for slot in program.slots if slot.name in written and slot != deciding)
 
 
 def _takes_part(program: Program, node: Node) -> bool:
@@ -103,7 +110,7 @@ def _takes_part(program: Program, node: Node) -> bool:
     return all(v.slot is not None for reduction in task.reductions for v in reduction.variables)
 
 
-def _finds_all(node: Node, written: set[str], replaced: bool) -> bool:
+def _finds_all(node: Node, written: Set[str], *, replaced: bool) -> bool:
     """Whether the loop of a kernel asks for scalars once, at its start, and knows its arrays."""
     task = node.task
     assert task is not None
@@ -121,9 +128,7 @@ def _finds_all(node: Node, written: set[str], replaced: bool) -> bool:
     return not any(name.startswith(SLOTS.name) or name == NOTED.name for name in names)
 
 
-def _is_pure(
-    program: Program, task: Task, handed: HandedOn, places: Mapping[str, frozenset[str]], stored: frozenset[str]
-) -> bool:
+def _is_pure(program: Program, task: Task, handed: HandedOn, places: Mapping[str, frozenset[str]], stored: Set[str]) -> bool:
     """Whether all blocks may evaluate a task of an epilogue: it stores numbers in scalars, and reads nothing of ``stored``."""
     if task.role not in ("serial", "condition"):
         return False
@@ -171,7 +176,10 @@ class _Scalars(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
         match node:
-            case ast.Subscript(value=ast.Name(id=array), slice=ast.Constant(value=int(index))) if (array, index) in self._places:
+            case ast.Subscript(value=ast.Name(id=array), slice=ast.Constant(value=int(index))) if (
+                array,
+                index,
+            ) in self._places:
                 name, _ = self._places[array, index]
                 self.found[name] = None
                 if isinstance(node.ctx, ast.Store):
@@ -189,7 +197,7 @@ def _id(node: ast.expr) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HandingCode:
-    """The code that kernels of an unrolled loop have for it: before their own iterations, behind them, and behind all copies."""
+    """The code that kernels in copies have for this: before their own iterations and behind them, and behind all copies."""
 
     plan: GraphPlan
     unrolling: Unrolling
@@ -210,14 +218,14 @@ class HandingCode:
         previous = handed.before(place)
         deciding = previous == handed.deciding
         shift = handed.evaluated(place)
-        evaluated = f"{COPY.name} * {handed.epilogues} + {shift}"
-        over = f"0 < _over <= {COPY.name}"
+        evaluated = f"{_PLACE} * {handed.epilogues} + {shift}"
+        over = f"0 < _over <= {_PLACE}"
         memory: Statements = []
         epilogue: Statements = []
         names: Globals = self._casts
         if previous is not None:
-            memory, combined, names = self._epilogue(previous, COPY.name if place else f"{COPY.name} + 1")
-            last = f"{COPY.name} + 1" if place else COPY.name
+            memory, combined, names = self._epilogue(previous, _PLACE if place else f"{_PLACE} + 1")
+            last = f"{_PLACE} + 1" if place else _PLACE
             ended = [
                 "    if _again == 0:",
                 f"        {SLOTS.name}[{shared + 1}] = _to",
@@ -233,12 +241,13 @@ class HandingCode:
                 *(["if _again == 0: return"] if deciding and place == 0 else []),
             ]
             if place == 0:
-                lines = [f"if {COPY.name} > 0:", *indented(lines)]
+                lines = [f"if {_PLACE} > 0:", *indented(lines)]
             epilogue = generated(*lines, combined=combined)
         else:
             epilogue = generated(f"if {over}: return")
         head = generated(
             *_LANES,
+            f"{_PLACE} = _assume_u32({COPY.name})",
             f"_done = {evaluated}",
             f"_from = _assume_u32(0 if _done <= 0 else {shared + 2} + (_done & 1) * {handed.place_words})",
             f"_over = {SLOTS.name}[{shared}]",
@@ -256,7 +265,7 @@ class HandingCode:
 
     def leave(self, reductions: ReductionCode) -> Statements:
         """What a kernel does behind its iterations."""
-        return reductions.cuda_leave(COPY.name, self.unrolling.partials_at)
+        return reductions.cuda_leave(_PLACE, self.unrolling.partials_at)
 
     def end(self) -> tuple[Statements, Globals]:
         """The kernel of one block behind all copies of a turn, and its globals."""
@@ -336,7 +345,7 @@ class HandingCode:
         return memory, code, names
 
     def _call(self, task: Task) -> tuple[list[ast.stmt], Function]:
-        """The evaluation of a task of an epilogue: a function of scalars, and perhaps others, that gives what it makes of them."""
+        """The evaluation of a task of an epilogue: the call of a function of scalars that gives what it makes of them."""
         kept = self._rewriter()
         body = [kept.visit(each) for each in one_thread_body(replace(task, body=tuple(_decided(task))), self.dtypes)]
         given = [*kept.stored, *(["_again"] if task.role == "condition" else [])]
@@ -384,6 +393,8 @@ _LANES = (
     "_width = _assume_u32(_cuda.blockDim.x * _cuda.blockDim.y)",
 )
 _TURN = "_turn"
+# The number of the copy, as the other numbers in a kernel.
+_PLACE = "_place"
 
 
 def _cast(dtype: str) -> str:
@@ -395,4 +406,3 @@ def _element(first: str, number: int, dtype: str) -> str:
     size = itemsize(dtype)
     scale = f"{first} * {WORD // size}" if size <= WORD else f"({first} >> 1)"
     return f"{scale} + {2 * number * WORD // size}"
-
