@@ -13,7 +13,18 @@ import numpy as np
 from qgraph.lowering.numba_backend import simt_interpreter
 from qgraph.runtime.values.array_view import view_of_host
 from qgraph.runtime.values.prepared_call import Call
-from tests.handed_kernels import ALL, FLOATS, REFUSED, behind_another, extremes, greatest, like_cg, of_complex, sums, two_in_a_row
+from tests.handed_kernels import (
+    ALL,
+    FLOATS,
+    REFUSED,
+    behind_another,
+    extremes,
+    greatest,
+    like_cg,
+    of_complex,
+    sums,
+    two_in_a_row,
+)
 from tests.runtime import graphs_on_simulator as simulated
 
 chosen = random.Random(3)
@@ -107,6 +118,8 @@ def floats():
                         kernel(x.copy(), x[::-1].copy(), 1e9 if function is extremes else -1.0, most)
                         for kernel in (plain, unrolled)
                     ]
+                    if function is extremes:
+                        np.testing.assert_array_equal(answers[0], plain.kernel.reference(x.copy(), x[::-1].copy(), 1e9, most))
                     assert np.array(answers[0]).tobytes() == np.array(answers[1]).tobytes(), (function, n, most, answers)
     kernel = Kernel(sums, np.zeros(4), np.zeros(4), 1.0, 3, unrolled=True)
     x = np.sin(np.arange(300) + 1.0)

@@ -135,11 +135,12 @@ def _pack_complex(pack: Callable[..., bytes], value: Any) -> bytes:
 
 
 class FollowedKernel(Protocol):
-    """A kernel that others wait for: its place in ``Parameters.changed``, its node, and the graph in which it is."""
+    """A kernel that others wait for: its place in ``Parameters.changed``, its node, the graph in which it is, and its code."""
 
     bit: int
     index: int
     form: Form
+    code: TaskCode
 
 
 class Parameters:
@@ -266,8 +267,10 @@ class Parameters:
             # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it. In a chain
             # of all copies of a counted loop only the next kernel shall take room. Where copies have arrays of their own, some
             # are loaded as constants, by a cache that perhaps only the start of a kernel clears: it comes behind their writer.
+            # So it does where results are handed on.
             unrolling = self._guards[kernel.index]
-            own = unrolling.counted is not None or unrolling.handed is not None or bool(unrolling.arrays)
+            arrays = unrolling.arrays if unrolling.handed is None else unrolling.handed.arrays
+            own = unrolling.counted is not None or bool(arrays) or bool(kernel.code.handed)
             late = own or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0 and kernel.index not in self._behind
