@@ -19,6 +19,7 @@ FAULTS = (
     "looks before the wait",
     "the end is not taken back",
     "scalars of the last copy, not of the end",
+    "the last epilogue is left out",
     "a block stores what others still read",
 )
 
@@ -29,9 +30,10 @@ Choose = Callable[[list[tuple[int, int]]], tuple[int, int]]
 
 @dataclass(frozen=True)
 class Body:
-    """A loop: ``kernels`` has for each kernel of the body whether it reduces, the last of which has the condition."""
+    """A loop: ``kernels`` has for each kernel of the body whether it reduces, ``deciding`` is the one with the condition."""
 
     kernels: tuple[bool, ...]
+    deciding: int
     copies: int
     blocks: int
     # The number of iterations.
@@ -39,14 +41,9 @@ class Body:
     fault: str = ""
 
     @property
-    def deciding(self) -> int:
-        """The kernel behind which the condition is known."""
-        return max(number for number, reduces in enumerate(self.kernels) if reduces)
-
-    @property
     def wraps(self) -> bool:
-        """Whether the next copy's first kernel decides."""
-        return self.deciding == len(self.kernels) - 1
+        """Whether the next copy's first kernel evaluates the last epilogue."""
+        return self.kernels[-1]
 
 
 @dataclass
@@ -55,9 +52,8 @@ class Memory:
 
     scalars: list[tuple[int, int] | None] = field(default_factory=lambda: [(0, 0), None, None])
     partials: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    # The copy from which on none runs, 0 where none has ended; and where the scalars of the end are.
+    # The copy from which on none runs, 0 where none has ended.
     over: int = 0
-    last: int = 0
     going: bool = True
     array: list[int] = field(default_factory=list)
     sweeps: int = 0
@@ -129,8 +125,6 @@ def kernel_block(body: Body, memory: Memory, copy: int, kernel: int, block: int,
             yield
         if previous == body.deciding and scalars[0] >= body.most:
             if first:
-                memory.last = to
-                yield
                 memory.over = copy if kernel == 0 else copy + 1
                 yield
             if kernel == 0:
@@ -154,16 +148,14 @@ def finishing(body: Body, memory: Memory, _block: int, before: Before) -> Iterat
     """The block behind all copies of a turn: other kernels find the scalars where they always are."""
     yield before
     over = memory.over
-    done = epilogues_before(body, body.copies, 0)
-    if over:
-        at = memory.last if body.fault != "scalars of the last copy, not of the end" else place(body, done)
-        scalars = memory.scalars[at]
-    else:
-        scalars = memory.scalars[place(body, done)]
-        if body.wraps:
-            parity = (body.copies - 1) % 2 if body.fault != "one place for partial results" else 0
-            total = sum(memory.partials.get((body.deciding, parity, each), 0) for each in range(body.blocks))
-            scalars = epilogue(body, body.deciding, scalars or (0, 0), total)
+    # Of the last copy that ran.
+    ran = body.copies if not over or body.fault == "scalars of the last copy, not of the end" else over
+    scalars = memory.scalars[place(body, epilogues_before(body, ran, 0))]
+    if body.wraps and not (over and body.fault == "the last epilogue is left out"):
+        parity = (ran - 1) % 2 if body.fault != "one place for partial results" else 0
+        last = len(body.kernels) - 1
+        total = sum(memory.partials.get((last, parity, each), 0) for each in range(body.blocks))
+        scalars = epilogue(body, last, scalars or (0, 0), total)
     yield
     memory.scalars[0] = scalars
     memory.going = not over and (scalars or (0, 0))[0] < body.most
@@ -254,6 +246,7 @@ def agrees(body: Body, seeds: int = 6) -> bool:
 def bodies() -> Iterator[Body]:
     """Loops of one kernel and of several, that end in each copy of a turn and after each number of turns up to two."""
     for kernels in ((True,), (True, True), (True, True, False), (True, False), (False, True)):
-        for copies in (2, 3):
-            for most in range(1, 2 * copies + 2):
-                yield Body(kernels, copies, 3, most)
+        for deciding in (number for number, reduces in enumerate(kernels) if reduces):
+            for copies in (2, 3):
+                for most in range(1, 2 * copies + 2):
+                    yield Body(kernels, deciding, copies, 3, most)

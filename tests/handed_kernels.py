@@ -159,6 +159,44 @@ def broken_off(x, y, tolerance, most):
     return k, total
 
 
+def decided_before(x, y, tolerance, most):
+    """A reduction behind the one that decides."""
+    k = 0
+    total = 0
+    other = 0
+    while k < most and total != tolerance:
+        total = 0
+        for i in range(x.shape[0]):
+            x[i] += 1
+            total += x[i]
+        other = 0
+        for i in range(y.shape[0]):
+            y[i] += total
+            other += y[i]
+        k += 1
+    return k, total, other
+
+
+def counted_before(x, y, tolerance, most):
+    """The first kernel of three knows how many iterations there are; the last one reduces, too."""
+    k = 0
+    other = 0
+    total = 0
+    while k < most:
+        total = 0
+        for i in range(x.shape[0]):
+            x[i] = (x[i] + other) % 997
+            total += x[i]
+        for i in range(y.shape[0]):
+            y[i] = (y[i] * 3 + total + x[i]) % 991
+        other = 0
+        for i in range(y.shape[0]):
+            x[i] = (x[i] + y[i] * 5) % 983
+            other += x[i] % 7
+        k += 1
+    return k, total, other
+
+
 # Of planes is the first alone.
 ALL = (
     greatest,
@@ -170,6 +208,8 @@ ALL = (
     where_greatest,
     counted,
     broken_off,
+    decided_before,
+    counted_before,
 )
 
 
@@ -254,24 +294,6 @@ def into_an_element(x, y, tolerance, most):
     return k
 
 
-def decided_before(x, y, tolerance, most):
-    """A reduction behind the one that decides."""
-    k = 0
-    total = 0
-    other = 0
-    while total < most:
-        total = 0
-        for i in range(x.shape[0]):
-            x[i] += 1
-            total += x[i]
-        other = 0
-        for i in range(y.shape[0]):
-            y[i] += total
-            other += y[i]
-        k += 1
-    return k, total, other
-
-
 def beside_each_other(x, y, tolerance, most):
     """Two loops without an order."""
     k = 0
@@ -287,4 +309,4 @@ def beside_each_other(x, y, tolerance, most):
     return k, total
 
 
-REFUSED = (condition_in_an_array, into_an_element, decided_before, beside_each_other)
+REFUSED = (condition_in_an_array, into_an_element, beside_each_other)

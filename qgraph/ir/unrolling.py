@@ -50,12 +50,13 @@ class HandedOn:
     order, and evaluates the one-thread statements behind the reduction: its epilogue. The scalars that those write go from one
     place to another, by turns, so that no block reads what another one stores; partial results have two places, for copies of
     even and of odd number. The copy from which on none runs is noted in a word that all kernels look at, since those that have
-    nothing to do leave nothing. A kernel of one block behind all copies puts the scalars where other kernels look for them,
-    and decides whether there is another turn, for which nothing is left of this one.
+    nothing to do leave nothing. A kernel of one block behind all copies puts the scalars where other kernels look for them, as
+    they are behind the last copy that ran, and decides whether there is another turn, for which nothing is left of this one.
 
     Attributes:
         nodes: the kernels of the body, in order.
         reduces: whether each has an epilogue.
+        deciding: the place in the body of the kernel whose epilogue has the condition.
         scalars: what epilogues write, but for the condition.
         partials: the partial results.
         arrays: what names stand for.
@@ -63,18 +64,14 @@ class HandedOn:
 
     nodes: tuple[int, ...]
     reduces: tuple[bool, ...]
+    deciding: int
     scalars: tuple[Slot, ...]
     partials: tuple[Slot, ...]
     arrays: ArraysOfCopies
 
     @property
-    def deciding(self) -> int:
-        """The place in the body of the kernel whose epilogue is the last one, and has the condition."""
-        return max(place for place, reduces in enumerate(self.reduces) if reduces)
-
-    @property
     def wraps(self) -> bool:
-        """Whether that is the last kernel: then the first one of the next copy evaluates the epilogue."""
+        """Whether the last kernel has an epilogue, which the first one of the next copy evaluates, or the one behind them."""
         return self.reduces[-1]
 
     @property
@@ -98,7 +95,7 @@ class HandedOn:
 
     @property
     def words(self) -> int:
-        """Words of scratch: what ended and where the scalars are then, two places for scalars, one for partial results."""
+        """Words of scratch: two for what ended, of which one is used, two places for scalars, one for partial results."""
         return 2 + 2 * self.place_words + sum(each.words + each.words % 2 for each in self.partials)
 
 
@@ -191,10 +188,10 @@ class Unrolling:
         """The numbers of all copies."""
         return range(self.first_counted if self.counted is None else self.counted_numbers("plain").stop)
 
-    def scalars_at(self, evaluated: int) -> int:
-        """Where the scalars of a loop that hands on are when so many epilogues of a turn were evaluated; 0: at their slots."""
+    def scalars_at(self, evaluated: str) -> str:
+        """Code of where the scalars of a loop that hands on are behind so many epilogues of a turn, of which there is one."""
         assert self.handed is not None
-        return 0 if evaluated <= 0 else self.shared + 2 + (evaluated & 1) * self.handed.place_words
+        return f"{self.shared + 2} + ({evaluated} & 1) * {self.handed.place_words}"
 
     def partials_at(self, slot: Slot) -> int:
         """The word of the second place of partial results."""

@@ -68,6 +68,7 @@ def hand_on(plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arr
     found = HandedOn(
         tuple(nodes),
         tuple(each.task is not None and bool(each.task.reductions) for each in body),
+        next((place for place, each in enumerate(body) if _decides(each, node)), 0),
         _scalars(plan.program, node, body),
         tuple(each.partials for reduction in reductions for each in (*reduction.variables, reduction.at) if each is not None),
         arrays,
@@ -76,9 +77,9 @@ def hand_on(plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arr
 
 
 def _holds(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -> bool:
-    """Whether the last epilogue has the condition, all of them are pure, and kernels find what those compute."""
+    """Whether an epilogue has the condition, all of them are pure, and kernels find what those compute."""
     loop = node.control
-    if not isinstance(loop, Loop) or not any(task is loop.condition for task in body[found.deciding].tasks):
+    if not isinstance(loop, Loop) or not _decides(body[found.deciding], node):
         return False
     written = {slot.name for slot in found.scalars}
     replaced = {name for name, _ in found.arrays}
@@ -90,6 +91,11 @@ def _holds(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -
     if outside - {loop.condition_slot.name}:
         return False
     return all(_is_pure(plan.program, task, found, places, stored) for each in body for task in (*each.first, *each.then))
+
+
+def _decides(node: Node, loop: Node) -> bool:
+    """Whether the epilogue of a kernel has the condition of ``loop``."""
+    return isinstance(loop.control, Loop) and any(task is loop.control.condition for task in (*node.first, *node.then))
 
 
 def _scalars(program: Program, node: Node, body: Sequence[Node]) -> tuple[Slot, ...]:
@@ -226,16 +232,12 @@ class HandingCode:
         if previous is not None:
             memory, combined, names = self._epilogue(previous, _PLACE if place else f"{_PLACE} + 1")
             last = f"{_PLACE} + 1" if place else _PLACE
-            ended = [
-                "    if _again == 0:",
-                f"        {SLOTS.name}[{shared + 1}] = _to",
-                f"        {SLOTS.name}[{shared}] = {last}",
-            ]
+            ended = ["    if _again == 0:", f"        {SLOTS.name}[{shared}] = {last}"]
             lines = [
                 "combined",
                 f"if {over}: return",
                 "if _lane == 0 and _cuda.blockIdx.x + _cuda.blockIdx.y == 0:",
-                f"    _to = _assume_u32({shared + 2} + (_done + 1 & 1) * {handed.place_words})",
+                f"    _to = _assume_u32({self.unrolling.scalars_at('(_done + 1)')})",
                 *indented(self._stores("_to")),
                 *(ended if deciding else ()),
                 *(["if _again == 0: return"] if deciding and place == 0 else []),
@@ -249,9 +251,8 @@ class HandingCode:
             *_LANES,
             f"{_PLACE} = _assume_u32({COPY.name})",
             f"_done = {evaluated}",
-            f"_from = _assume_u32(0 if _done <= 0 else {shared + 2} + (_done & 1) * {handed.place_words})",
             f"_over = {SLOTS.name}[{shared}]",
-            *self._loads("_from", may_be_slots=True),
+            *self._loads(),
         )
         return [*memory, *head, *epilogue], names
 
@@ -268,34 +269,35 @@ class HandingCode:
         return reductions.cuda_leave(_PLACE, self.unrolling.partials_at)
 
     def end(self) -> tuple[Statements, Globals]:
-        """The kernel of one block behind all copies of a turn, and its globals."""
-        handed, shared, unrolling = self._handed, self.unrolling.shared, self.unrolling
+        """The kernel of one block behind all copies of a turn, and its globals.
+
+        The scalars are those behind the last copy that ran. Where that has an epilogue behind its last kernel, nobody may have
+        evaluated it yet, and who has stored what it gives elsewhere.
+        """
+        handed, unrolling = self._handed, self.unrolling
         loop = self.plan.nodes[unrolling.node].control
         assert isinstance(loop, Loop)
-        at = unrolling.scalars_at(unrolling.copies * handed.epilogues - handed.wraps)
+        last = len(handed.nodes) - 1
         memory: Statements = []
-        combined: Statements = generated("_again = 1")
+        combined: Statements = []
         names: Globals = self._casts
         if handed.wraps:
-            memory, combined, names = self._epilogue(handed.deciding, str(unrolling.copies - 1))
+            memory, combined, names = self._epilogue(last, "_ran - 1")
+        decides = handed.wraps and handed.deciding == last
         slots = [f"{slot_place(slot, self.dtypes)} = {_local(number)}" for number, slot in enumerate(handed.scalars)]
         return [
             *memory,
             *generated(
                 *_LANES,
-                f"_from = {at}",
-                f"_over = {SLOTS.name}[{shared}]",
-                f"_last = {SLOTS.name}[{shared + 1}]",
                 f"_turn = {SLOTS.name}[{unrolling.turns}]",
-                *self._loads("_from"),
+                f"_over = {SLOTS.name}[{unrolling.shared}]",
+                f"_ran = _over if _over > 0 else {unrolling.copies}",
+                f"_done = _ran * {handed.epilogues} - {int(handed.wraps)}",
+                *self._loads(),
                 "combined",
+                *([] if decides else ["_again = 1 if _over == 0 else 0"]),
                 "if _lane == 0:",
-                f"    _ran = {unrolling.copies}",
-                "    if _over > 0:",
-                "        _again = 0",
-                "        _ran = _over",
-                *indented(self._loads("_assume_u32(_last)"), 2),
-                f"        {SLOTS.name}[{shared}] = 0",
+                f"    {SLOTS.name}[{unrolling.shared}] = 0",
                 *indented(slots),
                 f"    _count = ({_TURN} & {_HALF}) + _ran",
                 f"    if _again != 0 and not _stopped({SLOTS.name}, {self.plan.stop}):",
@@ -374,13 +376,11 @@ class HandingCode:
     def _casts(self) -> Globals:
         return {_cast(dtype): CASTS[dtype] for _, _, dtype in self._typed}
 
-    def _loads(self, first: str, *, may_be_slots: bool = False) -> list[str]:
-        """Lines that load the scalars from the place at word ``first``; where that is 0 they are in their slots."""
-        lines = []
+    def _loads(self) -> list[str]:
+        """Lines that load the scalars as they are behind ``_done`` epilogues of a turn; at first they are in their slots."""
+        lines = [f"_from = _assume_u32(0 if _done <= 0 else {self.unrolling.scalars_at('_done')})"]
         for number, slot, dtype in self._typed:
-            at = _element(first, number, dtype)
-            if may_be_slots:
-                at = f"{slot.index * WORD // itemsize(dtype)} if {first} == 0 else {at}"
+            at = f"{slot.index * WORD // itemsize(dtype)} if _from == 0 else {_element('_from', number, dtype)}"
             lines.append(f"{_local(number)} = {_cast(dtype)}({slots_name(dtype)}[{at}])")
         return lines
 

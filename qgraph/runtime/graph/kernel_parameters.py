@@ -328,9 +328,9 @@ class Parameters:
         if parameter.kind == "parts":
             handed = self._guards[index].handed
             assert handed is not None
-            # The kernel behind all copies combines what the deciding one left, and goes by its number.
+            # The kernel behind all copies combines what the last one left, and goes by the number of the deciding one.
             ending = copy == self._guards[index].copies
-            before = index if ending else handed.nodes[handed.nodes.index(index) - 1]
+            before = handed.nodes[-1 if ending else handed.nodes.index(index) - 1]
             self._parts_users[before] |= bit
             return _half_place(self._parts_words[before]).parts
         if parameter.kind in _GUARDING:

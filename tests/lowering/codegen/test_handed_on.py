@@ -41,7 +41,8 @@ def test_loops_that_hand_on(function):
     slots = [range(each.index, each.index + each.words) for each in plan.program.slots]
     guards = [range(unrolling.turns, unrolling.guards + unrolling.copies + 1)]
     own = [range(unrolling.shared, unrolling.shared + 2)]
-    own += [range(first := unrolling.scalars_at(done), first + unrolling.handed.place_words) for done in (1, 2)]
+    places = [eval(unrolling.scalars_at(done)) for done in ("1", "2")]
+    own += [range(first, first + unrolling.handed.place_words) for first in places]
     own += [range(first := unrolling.partials_at(each), first + each.words) for each in unrolling.handed.partials]
     words = [word for each in (*slots, *guards, *own, [plan.stop]) for word in each]
     assert len(set(words)) == len(words)
@@ -77,8 +78,8 @@ def test_the_model_counts_as_the_plan_does():
     from tests.consumer_model import bodies, epilogues_before
 
     for body in bodies():
-        handed = HandedOn(tuple(range(len(body.kernels))), body.kernels, (), (), ())
-        assert (handed.deciding, handed.wraps) == (body.deciding, body.wraps)
+        handed = HandedOn(tuple(range(len(body.kernels))), body.kernels, body.deciding, (), (), ())
+        assert handed.wraps == body.wraps
         for place in range(len(body.kernels)):
             for copy in range(body.copies):
                 found = copy * handed.epilogues + handed.evaluated(place)
