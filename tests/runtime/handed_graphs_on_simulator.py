@@ -5,6 +5,7 @@ Blocks run one after the other, forwards or backwards: what the first block stor
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 
@@ -20,6 +21,7 @@ from tests.handed_kernels import (
     behind_another,
     broken_off,
     decided_before,
+    entered_again,
     extremes,
     greatest,
     like_cg,
@@ -174,7 +176,22 @@ def adapted():
     assert not kernel.unrolled or kernel.executable._runs != "plain"
 
 
-PARTS = ("handed", "every_remainder", "sizes", "floats", "other_widths", "adapted")
+def stopped():
+    """The word that the host writes ends a loop behind a turn; later launches are whole again."""
+    for function in (greatest, like_cg, entered_again):
+        kernel = Kernel(function, *given(function, 3), unrolled=True)
+        loops = kernel.executable._resources.loops
+        for after in (1, 30):
+            ran = itertools.count()
+            simulated.before_kernels.append(lambda ran=ran, after=after, loops=loops: next(ran) == after and loops.write(1))
+            kernel(*given(function, 1 << 40))
+            simulated.before_kernels.clear()
+            assert after < next(ran) < after + 150, function
+            loops.write(0)
+            kernel.agrees(*given(function, 12))
+
+
+PARTS = ("handed", "every_remainder", "sizes", "floats", "other_widths", "adapted", "stopped")
 
 if __name__ == "__main__":
     simulated.install()
