@@ -107,6 +107,11 @@ def sizes():
             if n or function is not broken_off:
                 kernel.agrees(*given(function, 9, n=n))
 
+    # The plain graph has grids of its own, whatever those of copies are.
+    kernel = Kernel(like_cg, *given(like_cg, 3))
+    for n, most in ((70, 40), (70, 40), (70, 40), (5000, 1), (5000, 1), (5000, 1)):
+        kernel.agrees(*given(like_cg, most, n=n))
+    assert not kernel.unrolled
     # Of two loops only one changes: the other one has other results to combine.
     kernel = Kernel(two_in_a_row, *given(two_in_a_row, 3), unrolled=True)
     for n in (40, 2000, 300, 40):

@@ -296,8 +296,9 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
                 self._parameters.changed |= variant.bit
                 variant.take_shape(shape)
         self._hand_on()
-        for graph in self._graphs.values():
-            graph.take_shapes({**self._kernels, **self._variants})
+        copies = {**self._kernels, **self._variants}
+        for form, graph in self._graphs.items():
+            graph.take_shapes(self._kernels if form == "plain" else copies)
             self._let_start_early(graph.followed)
         self._large = max((kernel.shape.all_blocks for kernel in self._sized), default=1) > _SMALL
         self._judged = None
