@@ -35,8 +35,9 @@ RULES: dict[str, tuple[Any, str, Any]] = {
     "few blocks that combine": (KernelNode, "_most_blocks", mock.MagicMock(return_value=MAX_PARTIALS)),
     "arrays of copies": (unrolling, "_trading", mock.MagicMock(return_value=())),
     "copies of one kernel": (unrolling, "COPIES", unrolling.COPIES[1:]),
+    "results handed on": (unrolling, "hand_on", mock.MagicMock(return_value=None)),
 }
-COMBINING = tuple(RULES)[-4:]
+COMBINING = tuple(RULES)[-5:]
 COLUMNS = ("rule", "program", "size", "with", "without", "ratio")
 # Elements of the programs that grow with them, and iterations of those that grow with these.
 ELEMENTS = (1024, 65_536, 1_048_576, 16_777_216, 67_108_864)

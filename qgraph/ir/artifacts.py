@@ -19,6 +19,8 @@ TILE_HEIGHT = 8
 TILE_ROWS = TILE_HEIGHT * COARSENING
 # Ends the names of kernels that are in copies of unrolled loops alone.
 COPIED = "_copied"
+# Ends the name of the kernel behind all copies of a loop that hands results on.
+ENDING = "_ending"
 # The first compute capability whose kernels can start before those that they wait for have ended.
 PROGRAMMATIC = (9, 0)
 # What the parameter ``early`` of such a kernel says: it lets others start first of all, or when it has waited itself; and it
@@ -31,7 +33,7 @@ REDUCTION_BLOCK = 256
 
 
 Kind = Literal["leaf", "host", "slots", "faults", "handle", "whole", "callback", "loop"]
-CopyKind = Literal["guard", "copy", "peeks", "next", "turns", "early"]
+CopyKind = Literal["guard", "copy", "peeks", "parts", "next", "turns", "early"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ class Parameter:
     (``CpuPlan.loops``); on the CPU only. ``guard``: uint32, in the body of an unrolled loop, the word of scratch
     that is 0 where the kernel does nothing; 0 where nothing is tested. ``copy`` and ``peeks``: uint32, in the body of a loop
     that is counted: the word then says how many iterations are left, and the kernel does nothing where those are no more than
-    ``copy``; a grid of no more than ``peeks`` blocks looks before it waits, at the words that are spread. ``next``: int64, for
+    ``copy``; a grid of no more than ``peeks`` blocks looks before it waits, at the words that are spread. In the body of a loop
+    that hands results on ``copy`` is the number of the copy, and ``parts``: uint32, how many blocks left results for this
+    kernel. ``next``: int64, for
     the kernel with the condition of such a loop the word that guards what comes after it; 0 where that is not guarded.
     ``turns``: int64 words that the host reads too, where unrolled loops tell how many iterations they had. ``early``: uint32,
     not 0 where the kernels behind this one may start beside it, at once (``TRIGGERS_FIRST``) or when it has waited itself
@@ -87,7 +91,8 @@ class TaskCode:
     loop inside has on average, where neighbouring threads can share these: threads along x have one iteration of the outer loop
     together, a power of two that divides ``WARP``, and those along y have one each. ``arrays``: of each parameter that is
     another array from copy to copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ..., until that begins
-    again.
+    again. ``handed``: it combines what blocks of an earlier kernel left, as a ``copy``, or as the one block at the ``end``
+    of a turn.
     """
 
     task: Task
@@ -103,6 +108,7 @@ class TaskCode:
     reduces: bool = False
     lanes: str = ""
     arrays: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    handed: Literal["", "copy", "end"] = ""
 
     @property
     def waits(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from qgraph.ir.program import Branch, Loop, NodeRecord, Program, Task
-from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, Unrolling
+from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, HandedOn, Unrolling
 from qgraph.operations.intrinsics import LINE_WORDS
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
@@ -24,7 +24,7 @@ class Node:
     One thread of the kernel runs the tasks ``then``, in order, when all of ``task`` is done. The same thread of a loop with
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
-    next, or as ``counted`` says, and ``arrays`` what its names stand for; ``note`` says so, or why not.
+    next, or as ``counted`` or ``handed`` says, and ``arrays`` what its names stand for; ``note`` says so, or why not.
     Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
     where nodes live in a graph, and elsewhere the kernel of the task.
     """
@@ -45,6 +45,7 @@ class Node:
     carried: tuple[tuple[int, int], ...] = ()
     arrays: ArraysOfCopies = ()
     counted: CountedUnroll | None = None
+    handed: HandedOn | None = None
     note: str = ""
 
     @property
@@ -199,6 +200,9 @@ class GraphPlan:
                 )
                 if node.counted is not None:
                     made = replace(made, counted=node.counted, spread=made.end + -made.end % LINE_WORDS)
+                if node.handed is not None:
+                    first = made.end
+                    made = replace(made, handed=node.handed, shared=first + first % 2)
                 word = made.end
                 found.append(made)
         return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from qgraph.ir.slots import Slot
 from qgraph.operations.intrinsics import LINE_WORDS, SPREAD
 
 # By node in which names of arrays change places: each name, and the leaves that it stands for in copy 0, 1, ..., and so on.
@@ -39,6 +40,63 @@ class CountedUnroll:
     period: int
     whole: int
     few: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOn:
+    """Reductions that the next kernel finishes: how the copies of a loop run whose kernels come one after the other.
+
+    Each block of a kernel leaves its partial result, and each block of the next kernel combines all of them itself, in one
+    order, and evaluates the one-thread statements behind the reduction: its epilogue. The scalars that those write go from one
+    place to another, by turns, so that no block reads what another one stores; partial results have two places, for copies of
+    even and of odd number. The copy from which on none runs is noted in a word that all kernels look at, since those that have
+    nothing to do leave nothing. A kernel of one block behind all copies puts the scalars where other kernels look for them, as
+    they are behind the last copy that ran, and decides whether there is another turn, for which nothing is left of this one.
+
+    Attributes:
+        nodes: the kernels of the body, in order.
+        reduces: whether each has an epilogue.
+        deciding: the place in the body of the kernel whose epilogue has the condition.
+        scalars: what epilogues write, but for the condition.
+        partials: the partial results.
+        arrays: what names stand for.
+    """
+
+    nodes: tuple[int, ...]
+    reduces: tuple[bool, ...]
+    deciding: int
+    scalars: tuple[Slot, ...]
+    partials: tuple[Slot, ...]
+    arrays: ArraysOfCopies
+
+    @property
+    def wraps(self) -> bool:
+        """Whether the last kernel has an epilogue, which the first one of the next copy evaluates, or the one behind them."""
+        return self.reduces[-1]
+
+    @property
+    def epilogues(self) -> int:
+        """How many a copy has."""
+        return sum(self.reduces)
+
+    def evaluated(self, place: int) -> int:
+        """How many epilogues of copy 0 were evaluated before kernel ``place`` begins; -1 for one of a copy before it."""
+        return -int(self.wraps) if place == 0 else sum(self.reduces[: place - 1])
+
+    def before(self, place: int) -> int | None:
+        """The place of the kernel whose epilogue kernel ``place`` evaluates, if it does, in its own copy or the one before."""
+        found = place - 1 if place else len(self.nodes) - 1
+        return found if self.reduces[found] else None
+
+    @property
+    def place_words(self) -> int:
+        """Words of a place for scalars: two each, enough for any."""
+        return 2 * len(self.scalars)
+
+    @property
+    def words(self) -> int:
+        """Words of scratch: two for what ended, of which one is used, two places for scalars, one for partial results."""
+        return 2 + 2 * self.place_words + sum(each.words + each.words % 2 for each in self.partials)
 
 
 # The graphs that a plan with unrolled loops may run as: "many" and "few" copies, and those of "large" grids, differ in counted
@@ -80,6 +138,8 @@ class Unrolling:
         counted: how the loop counts, None where its condition depends on what it computes.
         spread: of a counted loop the first of ``SPREAD`` words, ``LINE_WORDS`` apart, with the number of iterations left.
         kernels: how many a copy of the body has.
+        handed: how reductions are finished by the next kernel, where they are.
+        shared: the first of the words of scratch for that, of even number.
     """
 
     node: int
@@ -94,6 +154,8 @@ class Unrolling:
     counted: CountedUnroll | None = None
     spread: int = 0
     kernels: int = 0
+    handed: HandedOn | None = None
+    shared: int = 0
 
     @property
     def first_counted(self) -> int:
@@ -117,12 +179,25 @@ class Unrolling:
     @property
     def end(self) -> int:
         """The first word of scratch behind its own."""
+        if self.handed is not None:
+            return self.shared + self.handed.words
         return self.guards + self.copies + 1 if self.counted is None else self.spread + SPREAD * LINE_WORDS
 
     @property
     def numbers(self) -> range:
         """The numbers of all copies."""
         return range(self.first_counted if self.counted is None else self.counted_numbers("plain").stop)
+
+    def scalars_at(self, evaluated: str) -> str:
+        """Code of where the scalars of a loop that hands on are behind so many epilogues of a turn, of which there is one."""
+        assert self.handed is not None
+        return f"{self.shared + 2} + ({evaluated} & 1) * {self.handed.place_words}"
+
+    def partials_at(self, slot: Slot) -> int:
+        """The word of the second place of partial results."""
+        assert self.handed is not None
+        before = self.handed.partials[: self.handed.partials.index(slot)]
+        return self.shared + 2 + 2 * self.handed.place_words + sum(each.words + each.words % 2 for each in before)
 
     def turn(self, form: Form) -> tuple[int, int]:
         """The iterations of a turn in that graph, and about how long one takes on small grids, in kernels."""
@@ -140,7 +215,9 @@ class Unrolling:
         return next((each for each in _FORMS if self.counted is not None and number in self.counted_numbers(each)), None)
 
     def place(self, number: int) -> int:
-        """How many copies are before copy ``number`` in a turn, where the loop is counted once a turn; else 0."""
+        """How many copies are before copy ``number`` in a turn, where the loop is counted once a turn, or hands on; else 0."""
+        if self.handed is not None:
+            return number
         form = self.form(number)
         return 0 if form is None else number - self.counted_numbers(form).start
 

@@ -17,6 +17,10 @@ are not counted, too: each copy has its arrays as parameters, which lets their l
 Reductions (``reductions.py``): a grid that stays on the device, of threads with columns of the last axis and several rows
 each; half of the blocks that fit, while a thread has few iterations. Lanes combine by shuffles, warps in shared memory.
 
+Handing on (``handed_on.py``): in the copies of a loop whose kernels come one after the other no last block finishes a reduction.
+Each block of the next kernel combines the results of all blocks itself, in the order of a last block, and evaluates the
+statements behind the reduction, which must be pure: no ticket, no fence. A kernel of one block ends each turn.
+
 Threads per row (``cooperative_codegen.py``): an inner loop that only combines values in private names is shared by a group of
 threads with shuffles, so that their loads are coalesced. How many is decided at each launch (``threads_per_row`` in
 ``runtime/graph/launch_shapes.py``); with one, the plain loop runs.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from qgraph.ir.artifacts import COARSENING, COPIED, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
+from qgraph.ir.artifacts import COARSENING, COPIED, ENDING, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Counter, Loop, Program, Selection, Task
@@ -17,6 +17,7 @@ from qgraph.ir.unrolling import Unrolling
 from qgraph.lowering.codegen.cooperative_codegen import lane_names, with_row_threads
 from qgraph.lowering.codegen.cooperative_rows import shared_loop
 from qgraph.lowering.codegen.generated_names import Dtypes, Globals, Statements, generated, walk
+from qgraph.lowering.codegen.handed_on import HandingCode
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, binning, bins_of, strided
 from qgraph.lowering.codegen.reductions import ReductionCode
 from qgraph.lowering.codegen.store_sinking import with_stores_last
@@ -27,7 +28,7 @@ from qgraph.lowering.codegen.task_codegen import (
     affine,
     has_loops,
     index_tuple,
-    make_function,
+    kernel_code,
     one_thread_body,
     operations,
     parameters_of,
@@ -38,9 +39,9 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
-from qgraph.lowering.codegen.tiling import turns
 from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
+from qgraph.lowering.graph.tiling import turns
 
 # As in ``TaskCode``.
 Arrays = tuple[tuple[str, tuple[str, ...]], ...]
@@ -68,7 +69,7 @@ class Kernels:
         self._stop = plan.stop
 
     def of(self, node: Node) -> Iterator[tuple[str, TaskCode, Function]]:
-        """All kernels of ``node``, each with its name: one, or a second one for copies that have arrays of their own."""
+        """All kernels of ``node``, each with its name: one, or others for copies that have arrays of their own, or hand on."""
         assert node.task is not None
         unrolling = self._guards.get(node.index)
         yield node.task.name, *self._guarded(node, unrolling)
@@ -77,6 +78,49 @@ class Kernels:
             name = f"{node.task.name}{COPIED}"
             code, function = self._guarded(node, unrolling, arrays[node.index])
             yield name, replace(code, entry=name), replace(function, name=name)
+        if unrolling is not None and unrolling.handed is not None:
+            for ending, (code, function) in self._handing(node, unrolling):
+                name = f"{node.task.name}{ending}"
+                yield name, replace(code, entry=name), replace(function, name=name)
+
+    def _handing(self, node: Node, unrolling: Unrolling) -> Iterator[tuple[str, tuple[TaskCode, Function]]]:
+        """The kernel of ``node`` in copies of a loop that hands on, and the one behind these."""
+        handed, task = unrolling.handed, node.task
+        assert handed is not None
+        assert task is not None
+        code = HandingCode(self._plan, unrolling, self._dtypes)
+        place = handed.nodes.index(node.index)
+        arrays = dict(handed.arrays).get(node.index, ())
+        selections = task.selections if arrays else ()
+        # The results are those of the plain graph: the body is the same, and so is the order in which blocks combine.
+        several, plane = _is_light(task), _over_rows(task)
+        inside = self._stores_last(node, replace(task, selections=()) if arrays else task)
+        reductions = ReductionCode(inside, self._dtypes)
+        head, more = code.begin(place)
+        loops = (_strided_rows if plane else _strided)(inside, reductions, several=several)
+        last = code.leave(reductions) if task.reductions else []
+        body = [*head, *code.variables(inside), *_counted(inside), *generated(*reductions.identities), *loops, *last]
+        made, function = self._finished(node, body, {**reductions.cuda_names, **self._globals, **more}, arrays)
+        yield (
+            COPIED,
+            (
+                replace(
+                    made,
+                    counts=(count_names(task),),
+                    several=several,
+                    plane="rows" if plane else "",
+                    constant=made.constant - _changing(self._program, made.parameters, selections),
+                    reduces=True,
+                    arrays=arrays,
+                    handed="copy",
+                ),
+                function,
+            ),
+        )
+        if place == handed.deciding:
+            end, more = code.end()
+            made, function = self._finished(node, end, {**self._globals, **more})
+            yield ENDING, (replace(made, single=False, reduces=True, handed="end"), function)
 
     def _guarded(self, node: Node, unrolling: Unrolling | None, arrays: Arrays = ()) -> tuple[TaskCode, Function]:
         """The kernel of ``node``; in the body of an unrolled loop it begins with a guard."""
@@ -239,33 +283,6 @@ def _with_decision(node: Node, change: Callable[[Task], Task]) -> Node:
 
     assert node.task is not None
     return replace(node, task=changed((node.task,))[0], first=changed(node.first), then=changed(node.then))
-
-
-def kernel_code(
-    program: Program,
-    task: Task,
-    entry: str,
-    parameters: tuple[Parameter, ...],
-    body: Statements,
-    names: Globals,
-    tasks: Sequence[Task],
-) -> tuple[TaskCode, Function]:
-    """The kernel around ``body``, at the place of ``task``: it runs ``tasks``, one iteration of a loop a thread."""
-    function = make_function(entry, [p.name for p in parameters], body, names, task.span)
-    # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
-    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
-    shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
-    code = TaskCode(
-        task=task,
-        entry=entry,
-        source=ast.unparse(function.tree),
-        parameters=parameters,
-        counts=(),
-        single=not task.axes,
-        on_device=task.on_device,
-        constant=frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks)),
-    )
-    return code, function
 
 
 def _loads_what_it_stores(task: Task) -> bool:

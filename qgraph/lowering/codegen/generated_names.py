@@ -23,6 +23,7 @@ WHOLE = Parameter("whole", "_whole")
 GUARD = Parameter("guard", "_guard")
 COPY = Parameter("copy", "_copy")
 PEEKS = Parameter("peeks", "_peeks")
+PARTS = Parameter("parts", "_parts")
 NEXT = Parameter("next", "_next")
 TOLD = Parameter("turns", TURNS)
 # Scratch as an array of another type.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from qgraph import language
 from qgraph.errors import KernelTypeError
 from qgraph.ir.artifacts import REDUCTION_BLOCK, WARP
 from qgraph.ir.program import NUMBER, Carried, Reduction, Task
+from qgraph.ir.slots import WORD, Slot, itemsize
 from qgraph.lowering.codegen.generated_names import (
     CASTS,
     ELEMENT_CASTS,
@@ -28,6 +29,7 @@ from qgraph.lowering.codegen.generated_names import (
     indented,
     shared_arrays,
     slot_place,
+    slots_name,
     typed_place,
 )
 from qgraph.lowering.codegen.task_codegen import BUILTINS, task_names
@@ -41,6 +43,8 @@ _WARP_BITS = WARP.bit_length() - 1
 _WARPS = REDUCTION_BLOCK // WARP
 # Results of blocks that a thread loads together.
 _AT_ONCE = 4
+# The code of a partial result, by its number.
+_Partial = Callable[[Carried, str], str]
 
 
 class ReductionCode:
@@ -56,18 +60,27 @@ class ReductionCode:
     @property
     def names(self) -> Globals:
         """The globals of the generated statements, and of the task's own."""
+        return {**task_names(self._task, self._dtypes), **self._own_names, **BUILTINS}
+
+    @property
+    def _own_names(self) -> Globals:
         names: dict[str, object] = {"_infinity": math.inf, "_copysign": math.copysign}
         names |= {"_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
         for variable in self._carried:
             dtype = self._dtype(variable)
             names[self._cast(variable)] = (CASTS if variable.element is None else ELEMENT_CASTS)[dtype]
             names[f"_type_{dtype}"] = np.dtype(dtype)
-        return {**task_names(self._task, self._dtypes), **names, **BUILTINS}
+        return names
 
     @property
     def cuda_names(self) -> Globals:
         """Those of a kernel with reductions."""
         return {**self.names, "_across": intrinsics.across}
+
+    @property
+    def next_names(self) -> Globals:
+        """Those of ``cuda_next``, in the kernel of another task."""
+        return {**self._own_names, "_across": intrinsics.across}
 
     def numbering(self, number: str = "_t") -> Statements:
         """The statement that keeps the ``number`` of the iteration, where the body asks for it."""
@@ -176,29 +189,10 @@ class ReductionCode:
         """
         ticket = self._task.ticket
         assert ticket is not None
-        locals_ = [variable.local for variable in self._carried]
-        # Every lane has the result then: no barrier, and one warp more would not take longer.
-        halves = [
-            "while _offset > 0:",
-            *(f"    {local}_b = _across({local}, _offset)" for local in locals_),
-            *indented(self._combine),
-            "    _offset >>= 1",
-        ]
         statements = generated(
             "_blocks = _assume_u32(_cuda.gridDim.x * _cuda.gridDim.y)",
             "for _round in _range(2):",
-            f"    _offset = _min(_width, {WARP}) >> 1",
-            *indented(halves),
-            f"    if _width > {WARP}:",
-            f"        if _lane & {WARP - 1} == 0:",
-            *(f"            _shared{local}[_lane >> {_WARP_BITS}] = {local}" for local in locals_),
-            "        _cuda.syncthreads()",
-            *indented(self.identities, 2),
-            f"        _warp = _lane & {_WARPS - 1}",
-            f"        if _warp < _width >> {_WARP_BITS}:",
-            *(f"            {local} = _shared{local}[_warp]" for local in locals_),
-            f"        _offset = {_WARPS // 2}",
-            *indented(halves, 2),
+            *indented(self._in_block("_shared")),
             "    if _round == 1 or _blocks == 1:",
             "        break",
             "    if _lane == 0:",
@@ -214,10 +208,7 @@ class ReductionCode:
             "    if _shared_ticket[0] != _blocks - 1:",
             "        return",
             *indented(self.identities),
-            "    _block = _lane",
-            "    while _block < _blocks:",
-            *indented(self._load_several("_block", "_width", "_blocks"), 2),
-            f"        _block += {_AT_ONCE} * _width",
+            *indented(self._of_blocks(self._partial)),
             "if _lane == 0:",
             "    if _blocks > 1:",
             f"        {SLOTS.name}[{ticket.index}] = 0",
@@ -228,10 +219,93 @@ class ReductionCode:
             first=first,
             then=then,
         )
-        shared = [f"_shared{v.local} = _cuda.shared.array({_WARPS}, _type_{self._dtype(v)})" for v in self._carried]
-        return [*shared_arrays(self._task.span, [*shared, "_shared_ticket = _cuda.shared.array(1, _word)"]), *statements]
+        shared = [*self._shared("_shared"), "_shared_ticket = _cuda.shared.array(1, _word)"]
+        return [*shared_arrays(self._task.span, shared), *statements]
 
-    def _load_several(self, number: str, step: str, count: str) -> list[str]:
+    def _shared(self, prefix: str) -> list[str]:
+        """Lines that make the shared memory of ``_in_block``."""
+        return [f"{prefix}{v.local} = _cuda.shared.array({_WARPS}, _type_{self._dtype(v)})" for v in self._carried]
+
+    def _in_block(self, prefix: str) -> list[str]:
+        """Lines that combine the locals of all threads of a block; every thread has the result then."""
+        locals_ = [variable.local for variable in self._carried]
+        # Every lane has the result then: no barrier, and one warp more would not take longer.
+        halves = [
+            "while _offset > 0:",
+            *(f"    {local}_b = _across({local}, _offset)" for local in locals_),
+            *indented(self._combine),
+            "    _offset >>= 1",
+        ]
+        return [
+            f"_offset = _min(_width, {WARP}) >> 1",
+            *halves,
+            f"if _width > {WARP}:",
+            f"    if _lane & {WARP - 1} == 0:",
+            *(f"        {prefix}{local}[_lane >> {_WARP_BITS}] = {local}" for local in locals_),
+            "    _cuda.syncthreads()",
+            *indented(self.identities),
+            f"    _warp = _lane & {_WARPS - 1}",
+            f"    if _warp < _width >> {_WARP_BITS}:",
+            *(f"        {local} = {prefix}{local}[_warp]" for local in locals_),
+            f"    _offset = {_WARPS // 2}",
+            *indented(halves),
+        ]
+
+    def _of_blocks(self, partial: _Partial) -> list[str]:
+        """Lines that combine the identity with results of ``_blocks`` blocks: those that the thread has of them."""
+        return [
+            "_block = _lane",
+            "while _block < _blocks:",
+            *indented(self._load_several("_block", "_width", "_blocks", partial)),
+            f"    _block += {_AT_ONCE} * _width",
+        ]
+
+    def cuda_leave(self, copy: str, second: Callable[[Slot], int]) -> Statements:
+        """What a kernel does after its iterations that hands its results on, in copy number ``copy``.
+
+        ``second`` gives the second place of partial results, for copies of odd number.
+        """
+        at = self._places(copy, second)
+        return [
+            *shared_arrays(self._task.span, self._shared("_shared")),
+            *generated(
+                *self._in_block("_shared"),
+                "if _lane == 0:",
+                "    _block = _assume_u32(_cuda.blockIdx.y * _cuda.gridDim.x + _cuda.blockIdx.x)",
+                *(f"    {line}" for line in at),
+                *(f"    {self._handed(v, '_block')} = {v.local}" for v in self._carried),
+            ),
+        ]
+
+    def cuda_next(self, copy: str, second: Callable[[Slot], int]) -> tuple[Statements, Statements]:
+        """What the next kernel does with what ``_blocks`` blocks of copy number ``copy`` left: the same as a last block does.
+
+        Shared memory, and the code, with which every thread has the scalars combined with the results.
+        """
+        code = generated(
+            *self._places(copy, second),
+            *self.identities,
+            *self._of_blocks(self._handed),
+            *self._in_block("_left"),
+            "if _n > 0:",
+            *indented(self._finish),
+        )
+        return shared_arrays(self._task.span, self._shared("_left")), code
+
+    def _places(self, copy: str, second: Callable[[Slot], int]) -> list[str]:
+        """Lines that find the places of partial results."""
+        lines = []
+        for v in self._carried:
+            size = itemsize(self._dtype(v))
+            first, other = (word * WORD // size for word in (v.partials.index, second(v.partials)))
+            lines.append(f"_at{v.local} = {first} if ({copy}) & 1 == 0 else {other}")
+        return lines
+
+    def _handed(self, variable: Carried, number: str) -> str:
+        """As ``_partial``, behind ``_places``."""
+        return f"{slots_name(self._dtype(variable))}[_at{variable.local} + {number}]"
+
+    def _load_several(self, number: str, step: str, count: str, partial: _Partial) -> list[str]:
         """Lines that combine partial results ``number``, ``number + step`` and so on, which are loaded together.
 
         Past the end the last one is loaded again, and forgotten.
@@ -240,7 +314,7 @@ class ReductionCode:
         for part in range(_AT_ONCE):
             at = f"{number} + {part} * {step}" if part else number
             lines += [f"_part{part} = {at}", f"_from{part} = _min(_part{part}, {count} - 1)"]
-            lines += [f"{v.local}_{part} = {self._partial(v, f'_from{part}')}" for v in self._carried]
+            lines += [f"{v.local}_{part} = {partial(v, f'_from{part}')}" for v in self._carried]
         for part in range(_AT_ONCE):
             taken = [*(f"{v.local}_b = {v.local}_{part}" for v in self._carried), *self._combine]
             lines += [f"if _part{part} < {count}:", *indented(taken)]

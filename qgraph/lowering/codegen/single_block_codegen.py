@@ -22,7 +22,6 @@ from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import Branch, Loop, NodeStatement, Program, Statement, Task, TaskStatement
 from qgraph.ir.slots import itemsize
-from qgraph.lowering.codegen.cuda_codegen import kernel_code
 from qgraph.lowering.codegen.generated_names import (
     HANDLE,
     SLOTS,
@@ -41,6 +40,7 @@ from qgraph.lowering.codegen.task_codegen import (
     CUDA_MODULE,
     EARLY,
     called_name,
+    kernel_code,
     ordered,
     outlined,
     product,

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
-from qgraph.ir.artifacts import Parameter
+from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.functions import Function, function_tree
 from qgraph.ir.program import Axis, Cast, Program, Selection, Task
 from qgraph.lowering.codegen.generated_names import (
@@ -22,6 +22,7 @@ from qgraph.lowering.codegen.generated_names import (
     HANDLE,
     NEXT,
     NOTED,
+    PARTS,
     PEEKS,
     SLOTS,
     TOLD,
@@ -115,6 +116,33 @@ def make_function(name: str, arguments: Sequence[str], body: Statements, names: 
     return Function(name, tree, names, span.file)
 
 
+def kernel_code(
+    program: Program,
+    task: Task,
+    entry: str,
+    parameters: tuple[Parameter, ...],
+    body: Statements,
+    names: Globals,
+    tasks: Sequence[Task],
+) -> tuple[TaskCode, Function]:
+    """The kernel around ``body``, at the place of ``task``: it runs ``tasks``, one iteration of a loop a thread."""
+    function = make_function(entry, [p.name for p in parameters], body, names, task.span)
+    # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
+    arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
+    shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
+    code = TaskCode(
+        task=task,
+        entry=entry,
+        source=ast.unparse(function.tree),
+        parameters=parameters,
+        counts=(),
+        single=not task.axes,
+        on_device=task.on_device,
+        constant=frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks)),
+    )
+    return code, function
+
+
 def own_function(function: Callable[..., object], names: Globals | None = None) -> Function:
     """A function of qgraph's own as code for generated functions to call; ``names`` are the globals that it uses."""
     tree = ast.parse(inspect.getsource(function)).body[0]
@@ -136,7 +164,7 @@ def ordered(program: Program, used: Set[str]) -> tuple[Parameter, ...]:
     """The parameters among the names ``used``: leaves, host values, scratch, faults, handles, and what copies have."""
     parameters = [Parameter("leaf", leaf.name, leaf.type) for leaf in program.arrays_and_scalars if leaf.name in used]
     parameters += [Parameter("host", value.name) for value in program.host_values if value.name in used]
-    others = (SLOTS, *VIEWS, NOTED, HANDLE, WHOLE, GUARD, COPY, PEEKS, NEXT, TOLD)
+    others = (SLOTS, *VIEWS, NOTED, HANDLE, WHOLE, GUARD, COPY, PEEKS, PARTS, NEXT, TOLD)
     return (*parameters, *(parameter for parameter in others if parameter.name in used))
 
 

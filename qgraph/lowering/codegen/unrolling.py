@@ -14,6 +14,7 @@ from qgraph.ir.program import MANY, Counter, Effects, Loop, Task
 from qgraph.ir.slots import Slot
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, Unrolling
 from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, Statements, generated
+from qgraph.lowering.codegen.handed_on import hand_on
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.graph.edge_reasons import node_effects
 from qgraph.operations import intrinsics
@@ -49,7 +50,13 @@ def unroll_loops(plan: GraphPlan) -> GraphPlan:
             )
         carried = _carried(plan, node, _body(plan, node), places)
         arrays = () if counted is not None else _trading(plan, node, copies)
-        nodes[node.index] = replace(node, copies=copies, carried=carried, arrays=arrays, counted=counted, note=note)
+        handed = hand_on(plan, node, carried, arrays) if counted is None else None
+        if handed is not None:
+            arrays = ()
+            note = f"{note}; there each block of the next kernel finishes a reduction, and no last block"
+        nodes[node.index] = replace(
+            node, copies=copies, carried=carried, arrays=arrays, counted=counted, handed=handed, note=note
+        )
     return replace(plan, nodes=tuple(nodes))
 
 

@@ -28,7 +28,7 @@ def numba_type(item: Parameter | ArrayType | ScalarType, float_type: str) -> Any
             return types.int64
         case "handle" | "whole" | "callback" | "loop":
             return types.uint64
-        case "guard" | "copy" | "peeks" | "early":
+        case "guard" | "copy" | "peeks" | "parts" | "early":
             return types.uint32
         case "leaf":
             if item.type is None:

@@ -10,16 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
-from qgraph.ir.artifacts import COPIED, CudaPlan
+from qgraph.ir.artifacts import COPIED, ENDING, CudaPlan
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.unrolling import Form, Unrolling
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.executors.graph import CudaGraphExecutable
 from qgraph.runtime.graph.graph_builder import Ends, GraphInstance, Layout, RawGraph, add_conditional, new_condition
 from qgraph.runtime.graph.kernel_parameters import Parameters
-from qgraph.runtime.graph.kernels import KernelNode
+from qgraph.runtime.graph.kernels import KernelNode, LoadedCode
 from qgraph.runtime.graph.nodes import NonKernelNodes
-from qgraph.runtime.graph.unrolled_bodies import VariantGraph, add_copies, add_counted_copies, followed_in
+from qgraph.runtime.graph.unrolled_bodies import (
+    VariantGraph,
+    add_copies,
+    add_counted_copies,
+    add_handed_copies,
+    followed_in,
+    one_block,
+)
 
 # Blocks of a grid from which on it takes a while to do nothing, as copies behind the end of a loop do, and to look whether that
 # is so: most blocks start when others have ended.
@@ -42,6 +49,7 @@ class UnrolledLayout(Layout):
         plan: GraphPlan,
         kernels: Mapping[int, KernelNode],
         variants: Mapping[int, KernelNode],
+        endings: Mapping[int, KernelNode],
         others: NonKernelNodes,
         programmatic: Set[tuple[int, int]],
         parameters: Parameters,
@@ -74,7 +82,14 @@ class UnrolledLayout(Layout):
         }
         groups = (self._copies, *self._whole.values())
         self._waits_inside = waits_inside
+        # By body, what ends a turn of a loop that hands results on.
+        self._endings = {
+            body: endings[each.handed.nodes[each.handed.deciding]].copied(each.copies, parameters, form)
+            for body, each in self._bodies.items()
+            if each.handed is not None
+        }
         self.kernels = [kernel for group in groups for copies in group.values() for kernel in copies]
+        self.kernels += self._endings.values()
         carried = [edge for each in self._bodies.values() for edge in (each.counted or each).carried if waits_inside]
         firsts = [{index: copies[0] for index, copies in group.items()} for group in groups]
         self.followed = [pair for first in firsts for pair in followed_in(first, (*programmatic, *carried))]
@@ -92,6 +107,9 @@ class UnrolledLayout(Layout):
         unrolling = self._bodies.get(region)
         if unrolling is None:
             return super().fill(root, graph, region)
+        if region in self._endings:
+            add_handed_copies(graph, unrolling, self._copies, self._endings[region], waits_inside=self._waits_inside)
+            return [], []
         add = add_copies if unrolling.counted is None else add_counted_copies
         add(graph, self._plan, unrolling, self._copies, waits_inside=self._waits_inside)
         return [], []
@@ -152,6 +170,8 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._runs: Form = "plain"
         self._judged: tuple[list[int], Form] | None = None
         self._large = False
+        # Whether all kernels of each loop that hands results on have as many threads in a block.
+        self._alike = True
         self._graphs: dict[Form, VariantGraph] = {}
         # The nodes besides kernels of each graph but the plain one.
         self._more_others: list[NonKernelNodes] = []
@@ -167,6 +187,12 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         self._iterations = memoryview(self._turns.words).cast("B").cast("q")
         super()._build()
 
+    def _make_kernels(self, plan: CudaPlan, loaded: LoadedCode, block_size: int | None) -> None:
+        super()._make_kernels(plan, loaded, block_size)
+        self._variants, self._endings = self._further(COPIED), self._further(ENDING)
+        # The same nodes as copies.
+        self._handing = {index for each in self._loops if each.handed is not None for index in each.handed.nodes}
+
     def _complete(self) -> None:
         self._graphs["plain"] = self._make_graph("plain", self._instance, self._others)
 
@@ -174,7 +200,8 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         layout = UnrolledLayout(
             self.plan.plan,
             self._kernels,
-            self._variants(),
+            self._variants,
+            self._endings,
             others,
             self._programmatic,
             self._parameters,
@@ -186,14 +213,13 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         instance.instantiate([*layout.kernels, *others.nodes.values()])
         return VariantGraph(instance, layout.kernels, layout.followed)
 
-    def _variants(self) -> dict[int, KernelNode]:
-        """The kernels of copies that are others than those of their nodes, with the same shapes."""
+    def _further(self, ending: str) -> dict[int, KernelNode]:
+        """The kernels of copies that are others than those of their nodes, by the end of their names."""
         found = {}
         for index, kernel in self._kernels.items():
-            code = self.plan.codes.get(f"{kernel.code.task.name}{COPIED}")
+            code = self.plan.codes.get(f"{kernel.code.task.name}{ending}")
             if code is not None:
                 found[index] = KernelNode(index, code, kernel.bit, kernel.loop, self._setting)
-                found[index].take_shape(kernel.shape)
         return found
 
     def _wanted(self) -> Form:
@@ -205,6 +231,8 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     def _best(self, iterations: Sequence[int]) -> Form:
         """The graph that takes the shortest for loops of so many iterations."""
         long: Form = "large" if self._large and self._counts else "many"
+        if not self._alike:
+            return "plain"
         if self._choice is not None:
             return long if self._choice else "plain"
         if self._large:
@@ -259,12 +287,33 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         return changed
 
     def _resize(self, host: tuple[int, ...]) -> None:
+        # May be refused, so before anything changes.
+        own = {index: self._variants[index].shape_for(host) for index in self._handing if not self._kernels[index].code.reduces}
         super()._resize(host)
-        for graph in self._graphs.values():
-            graph.take_shapes(self._kernels)
+        for index, variant in self._variants.items():
+            shape = own.get(index, self._kernels[index].shape)
+            if shape != variant.shape:
+                self._parameters.changed |= variant.bit
+                variant.take_shape(shape)
+        self._hand_on()
+        copies = {**self._kernels, **self._variants}
+        for form, graph in self._graphs.items():
+            graph.take_shapes(self._kernels if form == "plain" else copies)
             self._let_start_early(graph.followed)
         self._large = max((kernel.shape.all_blocks for kernel in self._sized), default=1) > _SMALL
         self._judged = None
+
+    def _hand_on(self) -> None:
+        """Tell kernels how many blocks those before them have."""
+        self._alike = True
+        for each in self._loops:
+            if each.handed is not None:
+                shapes = [self._variants[index].shape for index in each.handed.nodes]
+                self._alike &= len({shape.threads * shape.threads_down for shape in shapes}) == 1
+                for index, shape in zip(each.handed.nodes, shapes, strict=True):
+                    self._parameters.set_parts(index, shape.all_blocks)
+        for index, ending in self._endings.items():
+            ending.take_shape(one_block(self._variants[index].shape))
 
     def _apply(self, changed: int) -> None:
         # The graph that is launched next is patched then.

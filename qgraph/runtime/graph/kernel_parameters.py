@@ -135,11 +135,12 @@ def _pack_complex(pack: Callable[..., bytes], value: Any) -> bytes:
 
 
 class FollowedKernel(Protocol):
-    """A kernel that others wait for: its place in ``Parameters.changed``, its node, and the graph in which it is."""
+    """A kernel that others wait for: its place in ``Parameters.changed``, its node, the graph in which it is, and its code."""
 
     bit: int
     index: int
     form: Form
+    code: TaskCode
 
 
 class Parameters:
@@ -197,6 +198,9 @@ class Parameters:
         self._handle_words = {(form, index): self._take(1) for form in forms for index in controls}
         # Of each copy, in this order: what guards it, what its condition sets, its place in a turn, and who may look early.
         self._guard_words = {(each.node, number): self._take(4) for each in unrolled for number in (None, *each.numbers)}
+        # Of each kernel that hands its results on, how many blocks it has, and the kernels that combine these.
+        self._parts_words = {index: self._take(1) for each in unrolled if each.handed for index in each.handed.nodes}
+        self._parts_users = dict.fromkeys(self._parts_words, 0)
         self._words = (ctypes.c_int64 * self._used)()
         self._base = ctypes.addressof(self._words)
         self._bytes = memoryview(self._words).cast("B")
@@ -263,13 +267,23 @@ class Parameters:
             # Those behind a leader look at the guard before they wait, so it must have waited for whoever writes it. In a chain
             # of all copies of a counted loop only the next kernel shall take room. Where copies have arrays of their own, some
             # are loaded as constants, by a cache that perhaps only the start of a kernel clears: it comes behind their writer.
+            # So it does where results are handed on.
             unrolling = self._guards[kernel.index]
-            late = unrolling.counted is not None or bool(unrolling.arrays) or kernel.index in unrolling.leaders
+            arrays = unrolling.arrays if unrolling.handed is None else unrolling.handed.arrays
+            own = unrolling.counted is not None or bool(arrays) or bool(kernel.code.handed)
+            late = own or kernel.index in unrolling.leaders
         else:
             late = kernel.index % _AHEAD == 0 and kernel.index not in self._behind
         what = (TRIGGERS_LATER if late else TRIGGERS_FIRST) if early else 0
         what |= WAITS_LAST if kernel.index in self._behind else 0
         self._integers[self._early_words[kernel.form][kernel.index]] = what
+
+    def set_parts(self, index: int, blocks: int) -> None:
+        """How many blocks kernel ``index`` has, which hands its results on."""
+        word = self._parts_words[index]
+        if self._integers[word] != blocks:
+            self.changed |= self._parts_users[index]
+            self._integers[word] = blocks
 
     def set_row(self, behind: Set[int]) -> None:
         """The kernels ``behind``, by their indices, wait when they are done, and no others; none lets others start, for now."""
@@ -311,6 +325,14 @@ class Parameters:
         if parameter.kind == "whole":
             whole = loop if form == "large" else None
             return (self._zero if whole is None else _word_place(self._handle_words["whole", whole])).parts
+        if parameter.kind == "parts":
+            handed = self._guards[index].handed
+            assert handed is not None
+            # The kernel behind all copies combines what the last one left, and goes by the number of the deciding one.
+            ending = copy == self._guards[index].copies
+            before = handed.nodes[-1 if ending else handed.nodes.index(index) - 1]
+            self._parts_users[before] |= bit
+            return _half_place(self._parts_words[before]).parts
         if parameter.kind in _GUARDING:
             word = self._guard_words[self._guards[index].node, copy] + _GUARDING.index(parameter.kind)
             return (_word_place(word) if parameter.kind == "next" else _half_place(word)).parts

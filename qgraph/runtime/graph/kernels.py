@@ -122,7 +122,7 @@ class KernelNode:
         self.block = 1 if code.single else setting.block(self.function)
         self.block = min(self.block, REDUCTION_BLOCK) if code.reduces else self.block
         # Shuffles ask all threads of a warp.
-        self.block = max(self.block // WARP, 1) * WARP if code.reduces and code.task.reductions else self.block
+        self.block = max(self.block // WARP, 1) * WARP if code.reduces and (code.task.reductions or code.handed) else self.block
         # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
         self._resident = occupancy_grid(self.function, self.block, setting.device)
         self._most = 1 if code.single else self._resident

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from qgraph.ir.plan import GraphPlan
 from qgraph.ir.unrolling import Unrolling
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_node, connect
 from qgraph.runtime.graph.kernels import KernelNode
+from qgraph.runtime.graph.launch_shapes import Shape
 from qgraph.runtime.graph.node_updates import NodeUpdates
 
 # Each kernel, copies once, with those that wait for it inside.
@@ -51,10 +53,30 @@ def add_counted_copies(
     connect(graph, pairs, programmatic=waits_inside)
 
 
+def add_handed_copies(
+    graph: Any,
+    unrolling: Unrolling,
+    copies: Mapping[int, Sequence[KernelNode]],
+    ending: KernelNode,
+    *,
+    waits_inside: bool,
+) -> None:
+    """The same for a loop that hands results on: each kernel behind the one before it, and one of one block behind them all."""
+    assert unrolling.handed is not None
+    row = [copies[index][place] for place in range(unrolling.copies) for index in unrolling.handed.nodes]
+    handles = [add_node(graph, kernel) for kernel in (*row, ending)]
+    connect(graph, list(itertools.pairwise(handles)), programmatic=waits_inside)
+
+
 def body_of(plan: GraphPlan, unrolling: Unrolling) -> tuple[int, ...]:
     """The nodes of the body of a loop that is unrolled."""
     (body,) = plan.nodes[unrolling.node].bodies
     return plan.regions[body].nodes
+
+
+def one_block(shape: Shape) -> Shape:
+    """The shape of the kernel behind all copies: as many threads combine in all kernels, so that they do it alike."""
+    return Shape(1, shape.threads * shape.threads_down)
 
 
 def followed_in(first: Mapping[int, KernelNode], edges: Iterable[tuple[int, int]]) -> Followed:
@@ -87,5 +109,7 @@ class VariantGraph:
         """Let each kernel have the launch shape of that of the same node."""
         for kernel in self.kernels:
             shape = plain[kernel.index].shape
+            if kernel.code.handed == "end":
+                shape = one_block(shape)
             if kernel.shape != shape:
                 kernel.take_shape(shape)

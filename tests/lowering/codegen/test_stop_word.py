@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.ir.artifacts import ENDING
 from tests.interrupted_kernels import CASES
 from tests.loop_kernels import faulty, trading
 
@@ -39,6 +40,9 @@ def test_each_condition_looks(name):
         if node.task is not None and node.decision is not None and node.decision.role == "condition"
     }
     assert len(conditions) == len(plan.loops)
+    # Behind copies that hand results on one kernel decides.
+    deciding = [plan.nodes[each.handed.nodes[each.handed.deciding]] for each in plan.unrolled if each.handed]
+    conditions |= {f"{node.task.name}{ENDING}": 1 for node in deciding}
     # The kernel that is the whole program has them all.
     block = {each: len(plan.loops) for each in found if each.endswith("_block")}
     assert bool(block) == (name == "one block")

@@ -73,13 +73,14 @@ def edges_between_copies(plan, unrolling, monkeypatch):
     return found
 
 
-def early_of(plan, index, early):
+def early_of(plan, index, early, handed=""):
     """The parameter of that name, as the runtime sets it."""
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     words = {}
     own = {"_guards": plan.guards, "_behind": frozenset(), "_integers": words, "_early_words": {"many": {index: 0}}}
     parameters = SimpleNamespace(changed=0, **own)
-    kernels.Parameters.set_early(parameters, SimpleNamespace(bit=1, copy=0, form="many", index=index), early)
+    kernel = SimpleNamespace(bit=1, copy=0, form="many", index=index, code=SimpleNamespace(handed=handed))
+    kernels.Parameters.set_early(parameters, kernel, early)
     return words[0]
 
 
@@ -144,6 +145,8 @@ def test_copies_with_arrays_of_their_own_start_one_after_another(function, word)
     plan = qgraph.kernel(function).plan(np.zeros(9), np.zeros(9), 1.0)
     (unrolling,) = plan.unrolled
     (index,) = plan.guards
-    assert bool(unrolling.arrays) == (function is sweeping)
+    assert bool(unrolling.handed.arrays) == (function is sweeping)
     assert early_of(plan, index, True) == word
     assert early_of(plan, index, False) == 0
+    # Copies that hand results on do, of whatever arrays.
+    assert early_of(plan, index, True, "copy") == TRIGGERS_LATER

@@ -31,6 +31,7 @@ PARTS = [
     "whole_turns",
 ]
 # Several in a process, which takes a second to start; the last ones take long.
+HANDED = ("handed", "every_remainder", "sizes", "floats", "other_widths", "adapted", "stopped")
 GROUPS = [*(PARTS[first:-4:4] for first in range(4)), *([part] for part in PARTS[-4:])]
 
 
@@ -38,3 +39,9 @@ GROUPS = [*(PARTS[first:-4:4] for first in range(4)), *([part] for part in PARTS
 def test_graphs_on_the_simulator(parts):
     pytest.importorskip("cuda.bindings")
     agrees_on_the_simulator("tests.runtime.graphs_on_simulator", *parts)
+
+
+@pytest.mark.parametrize("part", HANDED)
+def test_results_are_handed_on(part):
+    pytest.importorskip("cuda.bindings")
+    agrees_on_the_simulator("tests.runtime.handed_graphs_on_simulator", part)

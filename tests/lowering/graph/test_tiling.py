@@ -9,7 +9,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.codegen.cuda_codegen import Kernels
-from qgraph.lowering.codegen.tiling import turns
+from qgraph.lowering.graph.tiling import turns
 from qgraph.runtime.graph.launch_shapes import in_tiles
 
 SHAPES = [(1, 1), (32, 8), (33, 9), (31, 7), (64, 64), (100, 3), (3, 100), (32, 100), (65, 17), (1, 300), (300, 1), (40, 8)]
