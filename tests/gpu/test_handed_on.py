@@ -60,7 +60,7 @@ def test_it_ends_by_what_it_computes(function, monkeypatch):
     kernel = made(function, True, monkeypatch)
     for most in (*range(1, 20), 40):
         wanted = kernel.reference(*given(function, most, n=700))
-        agrees(kernel, *given(function, 1000, n=700, tolerance=wanted[1]))
+        agrees(kernel, *given(function, 1000, n=700, tolerance=int(wanted[1])))
 
 
 @pytest.mark.parametrize("function", [greatest, like_cg], ids=lambda each: each.__name__)
