@@ -28,6 +28,7 @@ QUESTIONS = (
     "bounds",
     "histogram",
     "library_calls",
+    "small_solves",
     "scalar_update",
     "sparse",
     "memory_bound",
