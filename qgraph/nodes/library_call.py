@@ -176,11 +176,11 @@ def made(
     function: Any = None if record is None else record.function
     if record is None:
         function = _function(call, node, arguments.pop(0) if arguments else None)
-    operands = tuple(_operand(call, each, array=record is not None) for each in arguments)
-    if record is not None and len(operands) != record.arrays:
+    if record is not None and len(arguments) != record.arrays:
         raise KernelSyntaxError(
             f"`{as_written(node)}` does not have {record.arrays} arrays", call.span(node), hint="pass other options by keyword"
         )
+    operands = tuple(_operand(call, each, array=record is not None) for each in arguments)
     allowed = ("reads", "writes") if record is None else record.keywords
     constants, named = {}, {}
     for keyword in given:
