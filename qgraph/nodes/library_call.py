@@ -21,8 +21,10 @@ from qgraph.nodes.child_graph import RecordedGraph
 from qgraph.nodes.host_callback import CheckedFunction
 from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, Readers, StatementKind, WrittenCall
 from qgraph.operations.intrinsics import call_host
-from qgraph.operations.library_functions import LibraryFunction
+from qgraph.operations.library_functions import LIBRARIES, LibraryFunction
 from qgraph.source import as_written
+
+NAMES = {"torch": "PyTorch", "cupy": "CuPy"}
 
 
 def call(fn: Callable[..., Any], *arrays: Any, reads: Any = None, writes: Any = None) -> Any:
@@ -120,6 +122,18 @@ class LibraryCall(StatementKind):
     def planned(self) -> Sequence[Planned]:
         """One node."""
         return (Planned("library", self.label, self.effects),)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Who can compute it, by the names of modules."""
+        return LIBRARIES if self.record is None else self.record.libraries
+
+    @property
+    def told(self) -> str:  # type: ignore[override]
+        """Who computes it."""
+        names = " or ".join(NAMES[each] for each in self.libraries)
+        chosen = ": the one whose arrays are passed, else that is imported, else installed" if len(self.libraries) > 1 else ""
+        return f"on CUDA by {names}{chosen}"
 
     @property
     def not_in_block(self) -> str:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+# Who computes on the device, in the order in which they are asked.
+LIBRARIES = ("torch", "cupy")
 Shape = tuple[int, ...]
 Keywords = Mapping[str, Any]
 
@@ -52,11 +54,8 @@ class LibraryFunction:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Who can compute it, the first that is installed.
-
-        CuPy refuses that its calls of cuBLAS and cuSOLVER are captured, and seeks a nan behind all nans.
-        """
-        return ("torch",) if self.name in ("matmul", "searchsorted") or self.module.endswith("linalg") else ("torch", "cupy")
+        """Who can compute it: CuPy refuses that cuBLAS and cuSOLVER are captured, and seeks a nan behind all nans."""
+        return ("torch",) if self.name in ("matmul", "searchsorted") or self.module.endswith("linalg") else LIBRARIES
 
     @property
     def function(self) -> Callable[..., Any] | None:

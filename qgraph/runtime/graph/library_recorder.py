@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import ArgumentError, BackendError, CudaError, QGraphError
-from qgraph.nodes.library_call import LibraryCall, Operand
+from qgraph.nodes.library_call import NAMES, LibraryCall, Operand
 from qgraph.runtime.driver.driver import DeviceContext, driver
 from qgraph.runtime.driver.stream import current_streams, refuse_capture, synchronize
 from qgraph.runtime.graph.recording import Recording
 from qgraph.runtime.values.array_view import ArrayView
 
 _MOST = 256
-_NAMES = {"torch": "PyTorch", "cupy": "CuPy"}
 
 
 class LibraryRecorder:
@@ -93,7 +92,7 @@ class LibraryRecorder:
 
 def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
     """The library that computes: the function's own, that of an array, one that is loaded, one that is installed."""
-    possible = ("torch", "cupy") if statement.record is None else statement.record.libraries
+    possible = statement.libraries
     of_function = (getattr(statement.function, "__module__", None) or "").partition(".")[0]
     of_arrays = [type(view.owner).__module__.partition(".")[0] for view in views]
     loaded = [name for name in possible if name in sys.modules]
@@ -101,7 +100,7 @@ def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
         if name in possible and find_spec(name) is not None:
             return importlib.import_module(name)
     raise BackendError(
-        f"`{statement.label}` is computed by a library, and {' or '.join(_NAMES[each] for each in possible)} is not installed",
+        f"`{statement.label}` is computed by a library, and {' or '.join(NAMES[each] for each in possible)} is not installed",
         statement.span,
         hint="pip install 'qgraph-jit[libs]'",
     )
