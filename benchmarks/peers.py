@@ -118,6 +118,10 @@ def _start_numba(device: Device) -> str:
     return "" if cuda.is_available() else "it finds no CUDA device"
 
 
+def _start_nvmath(device: Device) -> str:
+    return "its device functions are CUDA's" if device == "cpu" else _start_numba(device)
+
+
 _STARTS: dict[str, Callable[[Device], str]] = {
     "quadrants": _start_quadrants,
     "warp": _start_warp,
@@ -125,4 +129,5 @@ _STARTS: dict[str, Callable[[Device], str]] = {
     "torch": _start_torch,
     "jax": _start_jax,
     "numba": _start_numba,
+    "nvmath.device": _start_nvmath,
 }

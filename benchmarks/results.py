@@ -19,7 +19,7 @@ import qgraph
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DISTRIBUTIONS = ("numpy", "numba", "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings", "nvidia-nvjitlink", "torch")
-PEERS = ("quadrants", "warp-lang", "cupy-cuda13x", "cupy-cuda12x", "jax")
+PEERS = ("quadrants", "warp-lang", "cupy-cuda13x", "cupy-cuda12x", "jax", "nvmath-python")
 
 
 @dataclass(frozen=True, slots=True)

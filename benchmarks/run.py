@@ -29,6 +29,7 @@ QUESTIONS = (
     "check_speed",
     "histogram",
     "library_calls",
+    "small_solves",
     "scalar_update",
     "sparse",
     "memory_bound",

@@ -106,7 +106,7 @@ def set_backend(name: str | None) -> None:
 def stream(obj: object) -> AbstractContextManager[None]:
     """``with qgraph.stream(obj):`` launches kernels on ``obj``: anything with ``__cuda_stream__``, or a handle.
 
-    Calls with PyTorch or CuPy arrays run on that library's own current stream all the same.
+    Calls with arrays of PyTorch, CuPy or Warp run on that library's own current stream all the same.
 
     Raises:
         ArgumentError: ``obj`` is no stream.

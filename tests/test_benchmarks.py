@@ -11,7 +11,7 @@ import pytest
 
 import benchmarks.memory.in_qgraph as memory_loops
 import qgraph
-from benchmarks import ladders, memory_bound, parts, reductions, startup, timing
+from benchmarks import ladders, memory_bound, parts, reductions, small_solves, startup, timing
 from benchmarks.ladders import RUNGS
 from benchmarks.memory import problems
 from benchmarks.programs import PROGRAMS, begin, checked
@@ -215,3 +215,20 @@ def test_a_convergence_loop_ends_where_numpy_says(program):
         reductions.expect((steps + 1, found[1]), steps, value)
     with pytest.raises(AssertionError):
         reductions.expect((steps, found[1] * 1.1), steps, value)
+
+
+def test_small_systems_are_solved_right(monkeypatch):
+    monkeypatch.setattr(small_solves, "QUICK", 7)
+    answer = small_solves.begin("cpu")
+    small_solves.measure("6x6, float32", answer, True, "cpu")
+    assert [row["peer"] for row in answer.rows] == ["qgraph", "NumPy"]
+    others = set(small_solves.PEERS) - {"NumPy"}
+    assert set(answer.missing) == {f"6x6, float32: {peer}" for peer in others}
+    assert [target.name for target in parts.targets(answer.rows, "systems")] == ["6x6, float32, 7: time of NumPy over qgraph's"]
+
+
+def test_a_small_system_with_a_wrong_solution_is_noticed():
+    a, b, wanted = small_solves.problem(5, 6, "float64")
+    wanted[4, 5] *= 1 + 1e-6
+    with pytest.raises(AssertionError):
+        small_solves.checked(small_solves._qgraph, a, b, wanted, "cpu")

@@ -1,4 +1,7 @@
-"""How PyTorch and CuPy tell their current stream, by parts of theirs that are private. Read from PyTorch 2.9 and CuPy 13.6."""
+"""How PyTorch, CuPy and Warp tell their current stream, by parts of theirs that are private.
+
+Read from PyTorch 2.9, CuPy 13.6 and Warp 1.19.
+"""
 
 from __future__ import annotations
 
@@ -24,3 +27,12 @@ def cupy_stream_function() -> Any:
     """
     module = sys.modules.get("cupy_backends.cuda.stream")
     return getattr(module, "__pyx_capi__", {}).get("get_current_stream_ptr")
+
+
+def warp_device(ordinal: int) -> Any:
+    """Warp's object for a CUDA device on which it works; None where it does not, which this does not change."""
+    # The public functions start Warp, and a context on the device.
+    context = sys.modules.get("warp._src.context") or sys.modules.get("warp.context")
+    devices = getattr(getattr(context, "runtime", None), "cuda_devices", ())
+    found = devices[ordinal] if ordinal < len(devices) else None
+    return found if found is not None and found.has_stream else None

@@ -291,6 +291,8 @@ class NodeRecord:
     __slots__ = ()
     # Whether it only has edges.
     does_nothing = False
+    # What a plan says below its line.
+    told = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,10 @@ from qgraph.nodes.child_graph import RecordedGraph
 from qgraph.nodes.host_callback import CheckedFunction
 from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, Readers, StatementKind, WrittenCall
 from qgraph.operations.intrinsics import call_host
-from qgraph.operations.library_functions import LibraryFunction
+from qgraph.operations.library_functions import LIBRARIES, LibraryFunction
 from qgraph.source import as_written
+
+NAMES = {"torch": "PyTorch", "cupy": "CuPy"}
 
 
 def call(fn: Callable[..., Any], *arrays: Any, reads: Any = None, writes: Any = None) -> Any:
@@ -122,6 +124,18 @@ class LibraryCall(StatementKind):
         return (Planned("library", self.label, self.effects),)
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """Who can compute it, by the names of modules."""
+        return LIBRARIES if self.record is None else self.record.libraries
+
+    @property
+    def told(self) -> str:  # type: ignore[override]
+        """Who computes it."""
+        names = " or ".join(NAMES[each] for each in self.libraries)
+        chosen = ": the one whose arrays are passed, else that is imported, else installed" if len(self.libraries) > 1 else ""
+        return f"on CUDA by {names}{chosen}"
+
+    @property
     def not_in_block(self) -> str:
         """Its kernels have grids of their own."""
         return "it calls a library"
@@ -176,11 +190,11 @@ def made(
     function: Any = None if record is None else record.function
     if record is None:
         function = _function(call, node, arguments.pop(0) if arguments else None)
-    operands = tuple(_operand(call, each, array=record is not None) for each in arguments)
-    if record is not None and len(operands) != record.arrays:
+    if record is not None and len(arguments) != record.arrays:
         raise KernelSyntaxError(
             f"`{as_written(node)}` does not have {record.arrays} arrays", call.span(node), hint="pass other options by keyword"
         )
+    operands = tuple(_operand(call, each, array=record is not None) for each in arguments)
     allowed = ("reads", "writes") if record is None else record.keywords
     constants, named = {}, {}
     for keyword in given:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+# Who computes on the device, in the order in which they are asked.
+LIBRARIES = ("torch", "cupy")
 Shape = tuple[int, ...]
 Keywords = Mapping[str, Any]
 
@@ -28,7 +30,7 @@ class LibraryFunction:
         shape: the shape of the result, from the shapes of the arrays; raises ValueError where they do not fit.
         torch: the same in PyTorch, whose module is the first argument; no function of it may wait for the device.
         keywords: the keyword arguments that may be given, as constants.
-        computes: in which type: that of each array, their common one, or, where that is of integers, float64.
+        computes: in which type: that of each array, their common one, or that with float64 for integers.
         gives: whether the result is complex.
         fails: what is wrong with arrays that it has no answer for, for which Python raises ``LinAlgError``; empty where there
             are none. In PyTorch it then gives, beside the result, a tensor that is 0 where there is one.
@@ -52,8 +54,8 @@ class LibraryFunction:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Who can compute it, the first that is installed: CuPy refuses that its calls of cuBLAS and cuSOLVER are captured."""
-        return ("torch",) if self.name == "matmul" or self.module.endswith("linalg") else ("torch", "cupy")
+        """Who can compute it: CuPy refuses that cuBLAS and cuSOLVER are captured, and seeks a nan behind all nans."""
+        return ("torch",) if self.name in ("matmul", "searchsorted") or self.module.endswith("linalg") else LIBRARIES
 
     @property
     def function(self) -> Callable[..., Any] | None:
@@ -71,8 +73,11 @@ class LibraryFunction:
         """The type that the arrays are converted to; None where each keeps its own."""
         if self.computes == "each":
             return None
+        if self.computes == "floats":
+            # NumPy's linear algebra takes any integer for a float64, also beside a float32.
+            dtypes = [np.dtype(np.float64) if each.kind in "biu" else each for each in dtypes]
         joined = np.result_type(*dtypes)
-        return np.dtype(np.float64) if self.computes == "floats" and joined.kind in "biu" else joined
+        return np.dtype(np.float32) if joined == np.float16 and self.module == "numpy.fft" else joined
 
 
 def library_function(function: object) -> LibraryFunction | None:
@@ -104,11 +109,7 @@ def _solution(shapes: Sequence[Shape], _: Keywords) -> Shape:
     rows = right[-1] if len(right) == 1 else right[-2]
     if _square(matrix)[-1] != rows:
         raise ValueError(f"{_text(matrix)} and {_text(right)} do not fit: {matrix[-1]} is not {rows}")
-    return right if len(right) == 1 else (*np.broadcast_shapes(matrix[:-2], right[:-2]), *right[-2:])
-
-
-def _one(shapes: Sequence[Shape], _: Keywords) -> Shape:
-    return shapes[0]
+    return (*matrix[:-2], *right) if len(right) == 1 else (*np.broadcast_shapes(matrix[:-2], right[:-2]), *right[-2:])
 
 
 def _matrix(shapes: Sequence[Shape], _: Keywords) -> Shape:
@@ -140,10 +141,10 @@ def _solution_of_factors(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
     return _solution((matrix, right), keywords)
 
 
-def _along(shapes: Sequence[Shape], keywords: Keywords, *, default: int | None = -1) -> Shape:
+def _along(shapes: Sequence[Shape], keywords: Keywords, *, default: int | None = -1, named: bool = False) -> Shape:
     axis = keywords.get("axis", default)
-    if axis is None and len(shapes[0]) != 1:
-        raise ValueError(f"{_text(shapes[0])} has several axes, and none is named")
+    if axis is None and (named or len(shapes[0]) != 1):
+        raise ValueError("no axis is named" if named else f"{_text(shapes[0])} has several axes, and none is named")
     if axis is not None and not -len(shapes[0]) <= axis < len(shapes[0]):
         raise ValueError(f"{_text(shapes[0])} has no axis {axis}")
     return shapes[0]
@@ -153,12 +154,34 @@ def _scan(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
     return _along(shapes, keywords, default=None)
 
 
+def _transformed(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
+    shape = _along(shapes, keywords, named=True)
+    return _with_elements(shape, shape[keywords.get("axis", -1)])
+
+
+def _of_last(axes: int) -> Callable[[Sequence[Shape], Keywords], Shape]:
+    """Of the last ``axes`` axes, 0 for all."""
+
+    def shape(shapes: Sequence[Shape], _: Keywords) -> Shape:
+        if len(shapes[0]) < axes:
+            raise ValueError(f"{_text(shapes[0])} has less than {axes} axes")
+        return _with_elements(shapes[0], *shapes[0][-axes:])
+
+    return shape
+
+
+def _with_elements(shape: Shape, *lengths: int) -> Shape:
+    if min(lengths, default=1) < 1:
+        raise ValueError(f"{_text(shape)} has nothing that can be transformed")
+    return shape
+
+
 def _changed(length: Callable[[int], int]) -> Callable[[Sequence[Shape], Keywords], Shape]:
     def shape(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
-        found = list(_along(shapes, keywords))
+        found = list(_transformed(shapes, keywords))
         axis = keywords.get("axis", -1)
         found[axis] = length(found[axis])
-        return tuple(found)
+        return _with_elements(tuple(found), found[axis])
 
     return shape
 
@@ -204,13 +227,31 @@ def _lu_factor(torch: Any, matrix: Any) -> Any:
 
 
 def _lu_solve(torch: Any, factors: Any, pivots: Any, right: Any) -> Any:
-    return _of_columns(partial(_substituted, torch, factors, (pivots + 1).to(torch.int32)), right)
+    floats = right.dtype.is_floating_point or right.dtype.is_complex
+    common = torch.promote_types(factors.dtype, right.dtype if floats else torch.float64)
+    solve = partial(_substituted, torch, factors.to(common), (pivots + 1).to(torch.int32))
+    return _of_columns(solve, right.to(common))
 
 
 def _substituted(torch: Any, factors: Any, pivots: Any, columns: Any) -> Any:
+    stack = torch.broadcast_shapes(factors.shape[:-2], columns.shape[:-2])
+    columns = columns.expand(*stack, *columns.shape[-2:])
+    if not columns.numel():
+        return columns
     rows = torch.lu_unpack(factors, pivots, unpack_data=False)[0].real.argmax(-2).unsqueeze(-1)
+    rows = rows.expand(*stack, *rows.shape[-2:])
     found = torch.linalg.solve_triangular(factors, torch.take_along_dim(columns, rows, -2), upper=False, unitriangular=True)
     return torch.linalg.solve_triangular(factors, found, upper=True)
+
+
+def _searched(torch: Any, x: Any, v: Any, *, side: str = "left") -> Any:
+    right = side == "right"
+    if not x.dtype.is_floating_point:
+        return torch.searchsorted(x, v, right=right)
+    # PyTorch compares with nans on its way, which NumPy has behind all numbers.
+    numbers = (x == x).sum()  # noqa: PLR0124 - it is not, of nans
+    places = torch.searchsorted(torch.where(x == x, x, torch.inf), v, right=right)  # noqa: PLR0124
+    return torch.where(v == v, torch.minimum(places, numbers), x.shape[0] if right else numbers)  # noqa: PLR0124
 
 
 def _fft(name: str) -> Callable[..., Any]:
@@ -240,12 +281,12 @@ _FUNCTIONS = (
     LibraryFunction("scipy.linalg", "lu_factor", 1, _pivoted, _lu_factor, results=2, integers=1),
     LibraryFunction("scipy.linalg", "lu_solve", 3, _solution_of_factors, _lu_solve, computes="each", packed=2),
     LibraryFunction("scipy.linalg", "solve_triangular", 2, _solution, _triangular, ("lower", "unit_diagonal"), fails=_SINGULAR),
-    *(LibraryFunction("numpy.fft", each, 1, _along, _fft(each), _AXIS, gives="complex") for each in ("fft", "ifft")),
+    *(LibraryFunction("numpy.fft", each, 1, _transformed, _fft(each), _AXIS, gives="complex") for each in ("fft", "ifft")),
     LibraryFunction("numpy.fft", "rfft", 1, _changed(lambda n: n // 2 + 1), _fft("rfft"), _AXIS, gives="complex"),
     LibraryFunction("numpy.fft", "irfft", 1, _changed(lambda n: 2 * (n - 1)), _fft("irfft"), _AXIS, gives="real"),
     *(
-        LibraryFunction("numpy.fft", each, 1, _one, _fft_of_all(each), ("norm",), gives="complex")
-        for each in ("fft2", "ifft2", "fftn", "ifftn")
+        LibraryFunction("numpy.fft", each, 1, _of_last(axes), _fft_of_all(each), ("norm",), gives="complex")
+        for each, axes in (("fft2", 2), ("ifft2", 2), ("fftn", 0), ("ifftn", 0))
     ),
     LibraryFunction(
         "numpy", "sort", 1, _along, lambda torch, x, **more: torch.sort(x, stable=True, **_dim(more))[0], ("axis",), "each"
@@ -269,7 +310,7 @@ _FUNCTIONS = (
         "searchsorted",
         2,
         _places,
-        lambda torch, x, v, side="left": torch.searchsorted(x, v, right=side == "right"),
+        _searched,
         ("side",),
         "joined",
         "real",

@@ -95,6 +95,37 @@ def test_several_systems(rig):
     rig.check(solved, arguments, tolerance=1e-11)
 
 
+@pytest.mark.parametrize(
+    ("matrices", "right"),
+    [
+        ((4, 6, 6), (6,)),
+        ((4, 6, 6), (6, 2)),
+        ((6, 6), (3, 6, 2)),
+        ((2, 1, 6, 6), (3, 6, 2)),
+        ((0, 6, 6), (6,)),
+        ((0, 0), (0, 3)),
+    ],
+)
+def test_systems_that_are_repeated(rig, matrices, right):
+    """As NumPy 2: a vector is a vector for each matrix, and all else are stacks of matrices."""
+
+    def arguments():
+        rng = np.random.default_rng(5)
+        a, b = rng.random(matrices) + 6 * np.eye(matrices[-1]), rng.random(right)
+        return a, b, poison(*np.linalg.solve(a, b).shape)
+
+    rig.check(solved, arguments, tolerance=1e-11, noop=0 in (*matrices, *right))
+
+
+@pytest.mark.parametrize("types", [("int8", "float32"), ("float32", "bool"), ("uint8", "complex64"), ("int32", "float32")])
+def test_integers_and_floats_have_a_float64_solution(rig, types):
+    def arguments():
+        a, b = np.random.default_rng(6).integers(0, 5, (6, 6)) + 20 * np.eye(6), np.arange(6)
+        return a.astype(types[0]), b.astype(types[1]), poison(6, dtype="complex128")
+
+    rig.check(solved, arguments, tolerance=1e-12)
+
+
 @pytest.mark.parametrize("function", [inverse, cholesky])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_of_one_matrix(rig, function, dtype):
@@ -165,6 +196,19 @@ def test_order_and_scans(rig, dtype):
     rig.check(scanned, lambda: (distinct()[:8] % 4 + 1, poison(8, dtype=dtype), poison(8, dtype=dtype)))
     wanted = np.array([-1, 3, 3.5, 100]).astype(dtype)
     rig.check(places, lambda: (distinct(), wanted, poison(4, dtype="int64"), poison(4, dtype="int64")))
+
+
+@pytest.mark.parametrize("nans", [0, 1, 2, 5])
+def test_places_among_nans(rig, nans):
+    """NumPy has them behind all numbers; so must a search that halves on its way."""
+
+    def arguments():
+        x = np.array([1, 2, 2, np.inf, np.inf])
+        x[5 - nans :] = np.nan
+        v = np.array([0, 1, 1.5, 2, 3, np.inf, -np.inf, np.nan])
+        return x, v, poison(8, dtype="int64"), poison(8, dtype="int64")
+
+    rig.check(places, arguments)
 
 
 def along_an_axis(x, y, z):
@@ -287,6 +331,40 @@ def test_strides(rig):
     rig.check(strided, lambda: (np.asfortranarray(matrix()), vector(12)[::2], poison(6)))
 
 
+def backwards_and_forwards(a, x, y, z):
+    y[:] = a.T @ x
+    z[:] = np.sort(x)
+    x[:] = np.linalg.solve(a, y)
+    a[:] = np.linalg.inv(a)
+
+
+def test_negative_strides(rig):
+    def arguments():
+        rng = np.random.default_rng(8)
+        return rng.random((6, 12))[::-1, ::-2] + 6 * np.eye(6), rng.random(6)[::-1], rng.random(18)[::-3], rng.random(6)
+
+    rig.check(backwards_and_forwards, arguments, tolerance=1e-11)
+
+
+def transforms_of_stacks(x, y, z):
+    y[:] = np.fft.fft(x, axis=0)
+    z[:] = np.fft.fft2(x)
+
+
+def test_a_stack_of_nothing(rig):
+    rig.check(
+        transforms_of_stacks,
+        lambda: (poison(3, 0, 4, 4), *(poison(3, 0, 4, 4, dtype="complex128") for _ in range(2))),
+        noop=True,
+    )
+
+
+@pytest.mark.parametrize(("shape", "words"), [((0, 4), "nothing that can be transformed"), ((4,), "4 has less than 2 axes")])
+def test_what_cannot_be_transformed(rig, shape, words):
+    with pytest.raises(qgraph.ArgumentError, match=words):
+        rig.kernel(transforms_of_stacks)(*(rig.device(poison(*shape, dtype="complex128")) for _ in range(3)))
+
+
 def rotate(x, y):
     y[:] = x.T @ x
 
@@ -312,6 +390,7 @@ def test_other_sizes_and_arrays(rig):
         (solved, ((5, 5), (5, 2), (5,)), "is assigned to"),
         (ordered, ((5,), (4,), (5,)), "is assigned to"),
         (scanned, ((5, 5), (5, 5), (5, 5)), "several axes, and none is named"),
+        (solved, ((4, 6, 6), (6,), (6,)), r"has the shape \(4, 6\), and it is assigned"),
     ],
 )
 def test_shapes_that_do_not_fit(rig, function, shapes, words):
@@ -334,6 +413,9 @@ def test_what_is_no_whole_array(rig):
     def other_options(x, y):
         y[:] = np.sort(x, kind="stable")
 
+    def positional_options(x, y):
+        y[:] = np.sort(x, 0)
+
     def unknown_axis(x, y, axis):
         y[:] = np.sort(x, axis=axis)
 
@@ -342,6 +424,7 @@ def test_what_is_no_whole_array(rig):
         (part_of_target, (a, x, y), "is not a whole array"),
         (part_of_operand, (a, x, y), "is not a whole array"),
         (other_options, (x, y), "which kernels do not know"),
+        (positional_options, (x, y), "does not have 1 arrays"),
         (unknown_axis, (x, y, 0), "not known when the kernel is compiled"),
     ):
         with pytest.raises(qgraph.KernelSyntaxError, match=words):

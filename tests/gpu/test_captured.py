@@ -71,6 +71,48 @@ def captured_by_torch(torch):
         yield graph
 
 
+@pytest.fixture
+def warp():
+    wp = pytest.importorskip("warp")
+    wp.config.quiet = True
+    wp.init()
+    if not wp.is_cuda_available():
+        pytest.skip("Warp finds no device")
+    with wp.ScopedDevice("cuda:0"):
+        yield wp
+
+
+def test_warp_captures_kernels(warp):
+    x, y = (warp.full(1000, value, dtype=warp.float32) for value in (1.0, 0.0))
+    big, turns = warp.full(100, 64.0, dtype=warp.float32), warp.zeros(1, dtype=warp.int64)
+    flag = warp.full(1, 1, dtype=warp.int32)
+    kernels = qgraph.kernel(axpy.__wrapped__), qgraph.kernel(halve.__wrapped__)
+    kernels[0](2.0, x, y)
+    kernels[1](big, flag, turns)
+    assert turns.numpy() == 6
+    y.zero_()
+    warp.synchronize()
+    with warp.ScopedCapture() as capture:
+        y.fill_(1.0)
+        big.fill_(8.0)
+        kernels[0](2.0, x, y)
+        kernels[1](big, flag, turns)
+        assert [each.last_launch.path for each in kernels] == ["cuda-capture"] * 2
+        with pytest.raises(qgraph.CudaError, match="captured"):
+            qgraph.synchronize()
+    assert not y.numpy().any()
+    for replay in range(1, 4):
+        warp.capture_launch(capture.graph)
+        assert (y.numpy() == 3.0).all()
+        assert turns.numpy() == 6 + 3 * replay
+    # Its current stream, whichever that is.
+    with warp.ScopedStream(warp.Stream("cuda:0")):
+        for _ in range(3):
+            y.fill_(5.0)
+            kernels[0](2.0, x, y)
+            assert (y.numpy() == 7.0).all()
+
+
 @pytest.mark.parametrize("bound", [False, True], ids=["called", "bound"])
 @pytest.mark.parametrize("warm", [1, 2, 5])
 def test_torch_captures_a_kernel(torch, bound, warm):

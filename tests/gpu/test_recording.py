@@ -135,6 +135,30 @@ def test_kernels_are_recorded():
     g()
     np.testing.assert_array_equal(x.numpy(), 4.0 + 1 + 5)
     assert any(node.kind == "conditional" for node in g.plan.nodes)
+    # What kernels touch is known.
+    places = {each.__cuda_array_interface__["data"][0] for each in (x, flag)}
+    assert {each.start for each in g.reads} == {each.start for each in g.writes} == places
+    assert sum(map(len, g.writes)) == x.nbytes + flag.nbytes
+
+
+def test_what_it_touches_is_told_where_it_is_known(torch):
+    x, y = torch.zeros(100, device="cuda"), torch.ones(100, device="cuda")
+    increment(x)
+    torch.cuda.synchronize()
+    with qgraph.capture() as copies:
+        x.copy_(y)
+        x[:10].zero_()
+    with qgraph.capture() as g:
+        copies()
+        increment(x)
+    if {node.kind for node in copies.plan.nodes} <= {"memcpy", "memset"}:
+        assert copies.reads == (range(y.data_ptr(), y.data_ptr() + 400),)
+        assert copies.writes == g.writes == (range(x.data_ptr(), x.data_ptr() + 400),)
+    with qgraph.capture() as g:
+        x.copy_(y)
+        torch.add(x, 1, out=y)
+    assert g.reads is g.writes is None
+    assert "touches anything" in str(g.plan)
 
 
 def test_a_given_stream_is_captured(torch):

@@ -58,7 +58,7 @@ def adopt(value: object, path: str) -> ArrayView | None:
     """A view of ``value`` that shares its memory, or None where it is not an array.
 
     Args:
-        value: an array of NumPy, qgraph, PyTorch, CuPy, JAX or Numba, or anything with ``__cuda_array_interface__`` or DLPack.
+        value: an array of NumPy, qgraph, PyTorch, CuPy, JAX, Warp, Numba; anything with ``__cuda_array_interface__`` or DLPack.
         path: how the user writes the argument, for errors.
 
     Raises:
@@ -163,14 +163,14 @@ def are_seen_together(value: Any) -> bool:
 def stream_finder(value: object) -> StreamFinder | None:
     """What tells, whenever it is called, on which stream the library of ``value`` works then. It does not hold ``value``.
 
-    A stream is its handle, 0 the default one. None where ``value`` is no array of PyTorch or CuPy on a device.
+    A stream is its handle, 0 the default one. None where ``value`` is no array of PyTorch, CuPy or Warp on a device.
     """
     find = stream_finder_of(type(value))
     return None if find is None else find(value)
 
 
 def current_stream(value: object) -> int | None:
-    """The stream that ``value``'s library, PyTorch or CuPy, works on now (0: the default stream); None for other values."""
+    """The stream that ``value``'s library, PyTorch, CuPy or Warp, works on now (0: the default one); None for other values."""
     find = stream_finder(value)
     return None if find is None else find()
 
@@ -203,6 +203,12 @@ def _cupy_stream(value: Any) -> StreamFinder | None:
             pass
     current = sys.modules["cupy"].cuda.get_current_stream
     return lambda: current().ptr
+
+
+def _warp_stream(value: Any) -> StreamFinder | None:
+    device = value.device
+    # The default stream has no handle there.
+    return (lambda: int(device.stream.cuda_stream or 0)) if device.is_cuda else None
 
 
 # --- dtypes ------------------------------------------------------------------------------------------------------------
@@ -269,7 +275,7 @@ def _refusing(found: str, hint: str) -> Adopter:
     return adopter
 
 
-# --- qgraph, PyTorch, CuPy, JAX ----------------------------------------------------------------------------------------
+# --- qgraph, PyTorch, CuPy, JAX, Warp ----------------------------------------------------------------------------------------
 
 
 def _adopt_own(value: Any, path: str) -> ArrayView:
@@ -348,6 +354,12 @@ def _adopt_jax(value: Any, path: str) -> ArrayView:
         view = _adopt_interface(value, path)
     view.readonly = True
     return view
+
+
+def _adopt_warp(value: Any, path: str) -> ArrayView:
+    if value.dtype.__name__ == "bfloat16":
+        refuse(path, "dtype bfloat16 is not supported", f"the dtypes are {', '.join(DTYPE_NAMES)}")
+    return _adopt_interface(value, path) if value.device.is_cuda else _host_view(numpy.asarray(value), value, path)
 
 
 # --- __cuda_array_interface__ and DLPack -------------------------------------------------------------------------------
@@ -463,6 +475,7 @@ _BY_NAME: dict[tuple[str, str], Adopter] = {
     ("numpy", "ndarray"): _adopt_numpy,
     ("torch", "Tensor"): _adopt_torch,
     ("cupy", "ndarray"): _adopt_cupy,
+    ("warp", "array"): _adopt_warp,
     ("jaxlib", "ArrayImpl"): _adopt_jax,
     ("jax", "ArrayImpl"): _adopt_jax,
     ("jax", "Tracer"): _refusing("it is a JAX tracer, not an array", "call the kernel outside jax.jit"),
@@ -471,6 +484,7 @@ _BY_NAME: dict[tuple[str, str], Adopter] = {
 _STREAMS: dict[tuple[str, str], Callable[[Any], StreamFinder | None]] = {
     ("torch", "Tensor"): _torch_stream,
     ("cupy", "ndarray"): _cupy_stream,
+    ("warp", "array"): _warp_stream,
 }
 
 _WATCHED: dict[Adopter, Mapping[str, Comparison]] = {
@@ -478,6 +492,7 @@ _WATCHED: dict[Adopter, Mapping[str, Comparison]] = {
     # Whoever launches sees whether the context still is the one that its memory lies in.
     _adopt_own: {},
     _adopt_cupy: {".shape": "==", ".strides": "=="},
+    _adopt_warp: {".ptr": "==", ".shape": "==", ".strides": "==", ".dtype": "is"},
     _adopt_jax: {".is_deleted()": "=="},
     _adopt_interface: {".__cuda_array_interface__": "=="},
 }

@@ -23,7 +23,7 @@ from qgraph.runtime.values.array_view import ArrayView
 def stream(obj: object) -> Iterator[None]:
     """While this lasts, kernels are launched on ``obj``: anything with ``__cuda_stream__``, or a handle.
 
-    Calls with PyTorch or CuPy arrays run on that library's own current stream all the same.
+    Calls with arrays of PyTorch, CuPy or Warp run on that library's own current stream all the same.
 
     Raises:
         ArgumentError: ``obj`` is no stream.
@@ -36,7 +36,7 @@ def stream(obj: object) -> Iterator[None]:
 
 
 class Streams:
-    """The stream of one call: that of the first PyTorch or CuPy array, else the one of ``qgraph.stream``, else the default.
+    """The stream of one call: that of the first array of PyTorch, CuPy or Warp, else of ``qgraph.stream``, else the default.
 
     As a context manager around the launch it orders it with the streams of the other arrays, before and after.
     """

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from qgraph.compat.framework_streams import torch_stream
+from qgraph.compat.framework_streams import torch_stream, warp_device
 from qgraph.errors import ArgumentError, CudaError, QGraphError
-from qgraph.runtime.driver.driver import DeviceContext, call, driver
+from qgraph.runtime.driver.driver import DeviceContext, call, current_device, driver
 
 DEFAULT_STREAM = 0
 LEGACY = 1
@@ -84,18 +84,22 @@ def synchronize(stream: int) -> None:
 
 
 def library_streams(device: int | None = None) -> list[int]:
-    """The streams on which PyTorch and CuPy work now, PyTorch on ``device``, else on its current one."""
+    """The streams on which PyTorch, CuPy and Warp work now, PyTorch and Warp on ``device``, else on the current one."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     found = []
     if torch is not None and torch.cuda.is_initialized():
         found.append(torch_stream(torch, torch.cuda.current_device() if device is None else device)())
     if cupy is not None:
         found.append(int(cupy.cuda.get_current_stream().ptr))
+    if "warp" in sys.modules:
+        warp = warp_device(current_device() if device is None else device)
+        if warp is not None:
+            found.append(int(warp.stream.cuda_stream or 0))
     return found
 
 
 def current_streams() -> list[int]:
-    """The streams on which qgraph, PyTorch and CuPy work now, qgraph's first; the default one is 0."""
+    """The streams on which qgraph, PyTorch, CuPy and Warp work now, qgraph's first; the default one is 0."""
     return list(dict.fromkeys(DEFAULT_STREAM if each in LASTING else each for each in (CURRENT.get(), *library_streams())))
 
 

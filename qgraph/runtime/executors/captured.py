@@ -13,6 +13,7 @@ from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.executors.graph import CudaGraphExecutable
 from qgraph.runtime.graph.graph_builder import Layout, connect, node_of_task
 from qgraph.runtime.graph.kernels import KernelNode
+from qgraph.runtime.graph.touched_memory import KnownNodes, touched_by
 from qgraph.runtime.values.prepared_call import Call
 
 
@@ -75,6 +76,9 @@ class CapturedExecutable(CudaExecutable):
         with self.device.activate():
             self._patch(call)
             self._run(call.stream)
+        if kept is not None:
+            found = touched_by(self.plan.plan, call)
+            kept.append(KnownNodes({int(self._added[index]): touched for index, touched in found.items()}))
 
     def _run(self, stream: int) -> None:
         capture = Capture.on(stream)
@@ -85,6 +89,7 @@ class CapturedExecutable(CudaExecutable):
         entries, exits = layout.fill(capture.graph, capture.graph, 0)
         connect(capture.graph, [(first, entry) for entry in entries], programmatic=False)
         capture.end(exits or [first])
+        self._added = layout.added
 
     def _present(self) -> dict[int, Any]:
         """The nodes; those that have nothing to do are switched off in an executable, of which there is none: empty ones."""

@@ -181,6 +181,9 @@ Ends = tuple[list[Any], list[Any]]
 class Layout:
     """How the nodes of a plan are put in one graph, bodies of conditional nodes included.
 
+    Attributes:
+        added: the CUgraphNodes so far, by plan index.
+
     Args:
         plan: the plan.
         nodes: what stands at each node that decides nothing.
@@ -202,6 +205,7 @@ class Layout:
         self._programmatic = programmatic
         self._set_handle = set_handle
         self._row = row
+        self.added: dict[int, Any] = {}
 
     def fill(self, root: Any, graph: Any, region: int) -> Ends:
         """Add a region of the plan to ``graph`` (a CUgraph), the root itself or a body below it, and give its ends."""
@@ -224,6 +228,7 @@ class Layout:
             if before is not None:
                 connect(graph, [(before, handles[node.index])], programmatic=False)
                 first[node.index] = before
+        self.added |= handles
         add_edges(graph, plan.edges, handles, self._programmatic, first)
         if region == 0:
             connect(graph, [(handles[before], handles[after]) for before, after in sorted(self._row)], programmatic=True)

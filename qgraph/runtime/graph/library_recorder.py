@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import ArgumentError, BackendError, CudaError, QGraphError
-from qgraph.nodes.library_call import LibraryCall, Operand
+from qgraph.nodes.library_call import NAMES, LibraryCall, Operand
 from qgraph.runtime.driver.driver import DeviceContext, driver
 from qgraph.runtime.driver.stream import current_streams, refuse_capture, synchronize
 from qgraph.runtime.graph.recording import Recording
 from qgraph.runtime.values.array_view import ArrayView
 
 _MOST = 256
-_NAMES = {"torch": "PyTorch", "cupy": "CuPy"}
 
 
 class LibraryRecorder:
@@ -59,18 +58,19 @@ class LibraryRecorder:
                 f"`{statement.label}` was not recorded for these arrays yet",
                 "call the kernel once before the capture, with the same arrays",
             )
-        arrays = [_array(library, view) for view in views]
         # Nothing is launched for arrays without elements.
         recording = Recording(self._device, None, "thread_local", (), may_be_empty=True)
         try:
+            arrays = [_array(library, view) for view in views]
+            backwards = [_backwards(library, view) for view in views]
             if what not in self._warm:
                 # Libraries load code and plan at their first call, which no capture allows.
                 with recording.uncaptured():
-                    _run(statement, [_copy(library, each) for each in arrays], library)
+                    _run(statement, [_copy(library, each) for each in arrays], library, backwards)
                     synchronize(recording.stream)
                 self._warm.add(what)
             with recording:
-                _run(statement, arrays, library)
+                _run(statement, arrays, library, backwards)
         except QGraphError:
             raise
         except Exception as error:
@@ -92,7 +92,7 @@ class LibraryRecorder:
 
 def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
     """The library that computes: the function's own, that of an array, one that is loaded, one that is installed."""
-    possible = ("torch", "cupy") if statement.record is None else statement.record.libraries
+    possible = statement.libraries
     of_function = (getattr(statement.function, "__module__", None) or "").partition(".")[0]
     of_arrays = [type(view.owner).__module__.partition(".")[0] for view in views]
     loaded = [name for name in possible if name in sys.modules]
@@ -100,7 +100,7 @@ def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
         if name in possible and find_spec(name) is not None:
             return importlib.import_module(name)
     raise BackendError(
-        f"`{statement.label}` is computed by a library, and {' or '.join(_NAMES[each] for each in possible)} is not installed",
+        f"`{statement.label}` is computed by a library, and {' or '.join(NAMES[each] for each in possible)} is not installed",
         statement.span,
         hint="pip install 'qgraph-jit[libs]'",
     )
@@ -113,14 +113,15 @@ def _allocation(pointer: int) -> int:
 
 
 class _Exported:
-    """An array for libraries, which hold no memory by it."""
+    """An array for libraries, which hold no memory by it; along the axes ``turned`` it is the other way round."""
 
-    def __init__(self, view: ArrayView) -> None:
+    def __init__(self, view: ArrayView, turned: Sequence[int] = ()) -> None:
+        last = sum((view.shape[axis] - 1) * view.strides[axis] for axis in turned)
         self.__cuda_array_interface__ = {
             "shape": view.shape,
-            "strides": view.strides,
+            "strides": tuple(-stride if axis in turned else stride for axis, stride in enumerate(view.strides)),
             "typestr": view.dtype.str,
-            "data": (view.pointer, False),
+            "data": (view.pointer + last if view.size else view.pointer, False),
             "version": 3,
         }
 
@@ -128,17 +129,32 @@ class _Exported:
 def _array(library: Any, view: ArrayView) -> Any:
     if library.__name__ == "cupy":
         return library.asarray(_Exported(view))
-    return library.as_tensor(_Exported(view), device=f"cuda:{view.device}")
+    return library.as_tensor(_Exported(view, _backwards(library, view)), device=f"cuda:{view.device}")
+
+
+def _backwards(library: Any, view: ArrayView) -> tuple[int, ...]:
+    """The axes along which ``_array`` is turned: PyTorch has no negative strides."""
+    return () if library.__name__ == "cupy" else tuple(axis for axis, stride in enumerate(view.strides) if stride < 0)
+
+
+def _turned(array: Any, axes: Sequence[int]) -> Any:
+    return array.flip(axes) if axes else array
 
 
 def _copy(library: Any, array: Any) -> Any:
     return array.copy() if library.__name__ == "cupy" else array.clone()
 
 
-def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any) -> None:
-    given = iter(arrays)
-    operands = [each.of(next(given)) if isinstance(each, Operand) else each.value for each in statement.operands]
+def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any, backwards: Sequence[Sequence[int]]) -> None:
     record = statement.record
+    if record is None and any(backwards):
+        raise ValueError("an array of negative strides, which PyTorch does not have")
+    targets = [*zip(arrays, backwards, strict=True)][-len(statement.targets) - bool(statement.status) :]
+    if record is not None and not record.fails and all(0 in target.shape for target, _ in targets):
+        # Some libraries refuse stacks of nothing.
+        return
+    given = zip(arrays, backwards, strict=True)
+    operands = [each.of(_turned(*next(given))) if isinstance(each, Operand) else each.value for each in statement.operands]
     if record is None:
         result = statement.function(*operands)
     else:
@@ -149,13 +165,13 @@ def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any) -> None:
     if statement.status:
         result, failed = result
     for each in statement.results(result):
-        target = next(given)
+        target, axes = next(given)
         if library.__name__ == "cupy":
             target[...] = each
         else:
-            target.copy_(each)
+            target.copy_(_turned(each, axes))
     if statement.status:
-        next(given).copy_(failed if failed.numel() == 1 else (failed != 0).any())
+        next(given)[0].copy_(failed if failed.numel() == 1 else (failed != 0).any())
 
 
 def _result(statement: LibraryCall, operands: Sequence[Any], library: Any) -> Any:

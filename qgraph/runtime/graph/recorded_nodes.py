@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qgraph.compat.cuda_bindings import with_edge_data
 from qgraph.compat.libstdcxx import demangled
 from qgraph.runtime.driver.driver import call, driver
+from qgraph.runtime.graph.touched_memory import Touched, together
 
 _get_edges = with_edge_data(driver, "cuGraphGetEdges")
 _MEMORY_TYPE_OF_HOST = 1  # CU_MEMORYTYPE_HOST
+_MEMORY_TYPE_OF_ARRAY = 3  # CU_MEMORYTYPE_ARRAY
 # What CUDA has no copy of, so that no graph with such a node can be a child of another one.
 _NOT_IN_CHILD = {
     "conditional": "a graph with a conditional node cannot be a child graph",
@@ -33,6 +35,7 @@ class RecordedNode:
         label: the name of the kernel, or how many bytes are copied or set.
         parent: the child-graph node in which it lies, None for the graph itself.
         host_memory: whether it copies from or to memory of the host that CUDA does not know.
+        touched: what it reads and writes; None where nobody knows, as of kernels that others launched.
     """
 
     index: int
@@ -40,6 +43,8 @@ class RecordedNode:
     label: str
     parent: int | None = None
     host_memory: bool = False
+    # Recordings for other arrays have the same nodes otherwise.
+    touched: Touched | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"n{self.index} {self.kind}{f' {self.label}' if self.label else ''}"
@@ -52,13 +57,20 @@ class RecordedPlan:
     nodes: tuple[RecordedNode, ...]
     edges: tuple[tuple[int, int], ...]
 
+    @property
+    def touched(self) -> Touched | None:
+        """What all of it reads and writes; None where that is not known of some node."""
+        return together(node.touched for node in self.nodes if node.parent is None)
+
     def __str__(self) -> str:
         depth: dict[int, int] = {}
         lines = [f"{len(self.nodes)} nodes, {len(self.edges)} edges"]
         for node in self.nodes:
             depth[node.index] = 0 if node.parent is None else depth[node.parent] + 1
             before = ", ".join(f"n{first}" for first, second in self.edges if second == node.index)
-            lines.append(f"{'  ' * (depth[node.index] + 1)}{node}{f'  after {before}' if before else ''}")
+            touched = "touches anything" if node.touched is None else str(node.touched)
+            more = "".join(f"  {each}" for each in (f"after {before}" if before else "", touched) if each)
+            lines.append(f"{'  ' * (depth[node.index] + 1)}{node}{more}")
         return "\n".join(lines)
 
     def not_in_graph(self) -> str:
@@ -77,23 +89,28 @@ class RecordedPlan:
         return ""
 
 
-def recorded_plan(graph: Any) -> RecordedPlan:
-    """The nodes and edges of ``graph`` (a CUgraph), child graphs included."""
+def recorded_plan(graph: Any, known: Mapping[int, Touched]) -> RecordedPlan:
+    """The nodes and edges of ``graph`` (a CUgraph), child graphs included; ``known`` of some, by handle, is what they touch."""
     nodes: list[RecordedNode] = []
     edges: list[tuple[int, int]] = []
-    _walk(graph, None, nodes, edges)
+    _walk(graph, None, known, nodes, edges)
     return RecordedPlan(tuple(nodes), tuple(sorted(edges)))
 
 
-def _walk(graph: Any, parent: int | None, nodes: list[RecordedNode], edges: list[tuple[int, int]]) -> None:
+def _walk(
+    graph: Any, parent: int | None, known: Mapping[int, Touched], nodes: list[RecordedNode], edges: list[tuple[int, int]]
+) -> None:
     numbers: dict[int, int] = {}
     for handle in _in_order(graph):
         index = numbers[int(handle)] = len(nodes)
         kind = _kind(handle)
-        label, host_memory = _DETAILS.get(kind, _nothing)(handle)
-        nodes.append(RecordedNode(index, kind, label, parent, host_memory))
+        label, host_memory, touched = _DETAILS.get(kind, _unknown)(handle)
+        nodes.append(RecordedNode(index, kind, label, parent, host_memory, known.get(int(handle), touched)))
         if kind == "child":
-            _walk(call(driver.cuGraphChildGraphNodeGetGraph, handle), index, nodes, edges)
+            _walk(call(driver.cuGraphChildGraphNodeGetGraph, handle), index, known, nodes, edges)
+            if nodes[index].touched is None:
+                inside = together(node.touched for node in nodes[index:] if node.parent == index)
+                nodes[index] = replace(nodes[index], touched=inside)
     edges += [(numbers[int(before)], numbers[int(after)]) for before, after in _edges(graph)]
 
 
@@ -130,34 +147,78 @@ _KINDS = {
 }
 
 
-def _kernel(node: Any) -> tuple[str, bool]:
+# A label, whether it copies pageable memory of the host, and what it touches.
+_Details = tuple[str, bool, Touched | None]
+
+
+def _kernel(node: Any) -> _Details:
     parameters = call(driver.cuGraphKernelNodeGetParams, node)
     function, kernel = parameters.func, parameters.kern
     name = call(driver.cuFuncGetName, function) if function and int(function) else call(driver.cuKernelGetName, kernel)
-    return demangled(name), False
+    return demangled(name), False, None
 
 
-def _memcpy(node: Any) -> tuple[str, bool]:
+def _memcpy(node: Any) -> _Details:
     copy = call(driver.cuGraphMemcpyNodeGetParams, node)
-    nbytes = int(copy.WidthInBytes) * int(copy.Height) * int(copy.Depth)
-    ends = (copy.srcMemoryType, copy.srcHost, copy.srcDevice), (copy.dstMemoryType, copy.dstHost, copy.dstDevice)
-    return f"of {nbytes} bytes", any(_is_pageable(int(kind), host, device) for kind, host, device in ends)
+    extents = int(copy.WidthInBytes), int(copy.Height), int(copy.Depth)
+    ends = [_End.of(copy, side) for side in ("src", "dst")]
+    known = all(end.kind != _MEMORY_TYPE_OF_ARRAY for end in ends)
+    source, target = (end.memory(*extents) for end in ends)
+    touched = Touched((source,), (target,)) if known else None
+    return f"of {extents[0] * extents[1] * extents[2]} bytes", any(_is_pageable(end) for end in ends), touched
 
 
-def _is_pageable(kind: int, host: Any, device: Any) -> bool:
-    # A unified address is in the device's place.
-    pointer = int(host or 0) if kind == _MEMORY_TYPE_OF_HOST else int(device or 0)
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a copy starts, or goes to: ``pointer`` and what is skipped there; rows and planes of rows are so far apart."""
+
+    kind: int
+    pointer: int
+    skipped: tuple[int, int, int]
+    row: int
+    plane: int
+
+    @classmethod
+    def of(cls, copy: Any, side: str) -> _End:
+        def field_(name: str) -> int:
+            return int(getattr(copy, f"{side}{name}") or 0)
+
+        kind = field_("MemoryType")
+        # A unified address is in the device's place.
+        pointer = (kind == _MEMORY_TYPE_OF_HOST and field_("Host")) or field_("Device")
+        row = field_("Pitch")
+        return cls(kind, pointer, (field_("XInBytes"), field_("Y"), field_("Z")), row, row * field_("Height"))
+
+    def memory(self, width: int, height: int, depth: int) -> range:
+        x, y, z = self.skipped
+        first = self.pointer + x + y * self.row + z * self.plane
+        last = first + (depth - 1) * self.plane + (height - 1) * self.row + width
+        return range(first, last if width * height * depth else first)
+
+
+def _is_pageable(end: _End) -> bool:
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    return bool(pointer) and int(driver.cuPointerGetAttribute(attribute, pointer)[0]) != 0
+    return bool(end.pointer) and int(driver.cuPointerGetAttribute(attribute, end.pointer)[0]) != 0
 
 
-def _memset(node: Any) -> tuple[str, bool]:
+def _memset(node: Any) -> _Details:
     fill = call(driver.cuGraphMemsetNodeGetParams, node)
-    return f"of {int(fill.width) * int(fill.height) * int(fill.elementSize)} bytes", False
+    first, height, width = int(fill.dst), int(fill.height), int(fill.width) * int(fill.elementSize)
+    memory = range(first, first + (height - 1) * int(fill.pitch) + width if width * height else first)
+    return f"of {width * height} bytes", False, Touched((), (memory,))
 
 
-def _nothing(_node: Any) -> tuple[str, bool]:
-    return "", False
+def _ordering(_node: Any) -> _Details:
+    return "", False, Touched()
 
 
-_DETAILS: dict[str, Callable[[Any], tuple[str, bool]]] = {"kernel": _kernel, "memcpy": _memcpy, "memset": _memset}
+def _unknown(_node: Any) -> _Details:
+    return "", False, None
+
+
+_DETAILS: dict[str, Callable[[Any], _Details]] = {
+    "kernel": _kernel,
+    "memcpy": _memcpy,
+    "memset": _memset,
+    **dict.fromkeys(("empty", "event record", "event wait", "alloc", "free"), _ordering),
+}

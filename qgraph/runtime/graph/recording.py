@@ -16,12 +16,13 @@ from qgraph.language import in_reference
 from qgraph.nodes.child_graph import RecordedGraph
 from qgraph.pickling import not_pickled
 from qgraph.runtime.arguments.library_captures import Workspace
-from qgraph.runtime.driver.captures import MODES, Capture, KeptForGraphs, begin_capture, end_capture
+from qgraph.runtime.driver.captures import KEPT, MODES, Capture, KeptForGraphs, begin_capture, end_capture
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.driver.stream import LASTING, current_streams, handle_of, is_capturing, order_after
 from qgraph.runtime.graph.graph_builder import connect, neighbours
 from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
 from qgraph.runtime.graph.recorded_nodes import RecordedPlan, recorded_plan
+from qgraph.runtime.graph.touched_memory import KnownNodes, known_nodes
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _HINT = "record it first: with qgraph.capture() as g: ..."
@@ -154,8 +155,20 @@ class Recording(RecordedGraph):
 
     @property
     def plan(self) -> RecordedPlan:
-        """Its nodes, named by their kernels, and edges."""
+        """Its nodes, named by their kernels, with what they touch where that is known, and edges."""
         return self._recorded().plan
+
+    @property
+    def reads(self) -> tuple[range, ...] | None:
+        """The addresses that it reads; None where that is not known of some node, as of kernels that others launched."""
+        touched = self.plan.touched
+        return None if touched is None else touched.reads
+
+    @property
+    def writes(self) -> tuple[range, ...] | None:
+        """The addresses that it writes, besides memory of its own; None as for ``reads``."""
+        touched = self.plan.touched
+        return None if touched is None else touched.writes
 
     def _recorded(self) -> _Graph:
         if self._graph is None:
@@ -218,6 +231,9 @@ class Recording(RecordedGraph):
         self._device.once(KeptForGraphs).keep(self, capture.graph)
         first = capture.begin()
         child = self.add_to(capture.graph)
+        touched, kept = self.plan.touched, KEPT.get()
+        if touched is not None and kept is not None:
+            kept.append(KnownNodes({int(child): touched}))
         connect(capture.graph, [(first, child)], programmatic=False)
         capture.end([child])
 
@@ -237,7 +253,7 @@ class _Graph:
         # Freed with the next executable or recording: a finalizer may not wait for the device.
         release = partial(_release, device, device.epoch, handle, self._executables, kept)
         weakref.finalize(self, device.retire, release).atexit = False
-        self.plan = recorded_plan(handle)
+        self.plan = recorded_plan(handle, known_nodes(kept))
         decides = any(node.kind == "conditional" for node in self.plan.nodes)
         self._launch = device.once(LaunchSerialiser).launch if decides else driver.cuGraphLaunch
 

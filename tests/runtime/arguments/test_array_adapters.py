@@ -15,6 +15,7 @@ from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import adopt, current_stream, stream_finder, watch_of
 from qgraph.runtime.driver import driver
+from qgraph.runtime.driver.stream import library_streams
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
 from qgraph.runtime.values.dlpack import export, exports
 
@@ -390,6 +391,61 @@ def test_the_stream_of_cupy(monkeypatch, signature):
     assert find() == streams[which]
     streams[which] = 0
     assert find() == 0
+
+
+class WarpArray:
+    """What an array of Warp's looks like: the interface of the memory where it is."""
+
+    def __init__(self, array, device, dtype="float32"):
+        self.array, self.device, self.dtype = array, device, type(dtype, (), {})
+        self.ptr, self.shape, self.strides = array.ctypes.data, array.shape, array.strides
+
+    @property
+    def __cuda_array_interface__(self):
+        if not self.device.is_cuda:
+            raise AttributeError("not on a device")
+        return {"version": 2, "data": (self.ptr, False)} | {"shape": self.shape, "strides": self.strides, "typestr": "<f4"}
+
+    @property
+    def __array_interface__(self):
+        if self.device.is_cuda:
+            raise AttributeError("not on the host")
+        return self.array.__array_interface__
+
+
+WarpArray.__module__, WarpArray.__name__ = "warp._src.types", "array"
+
+
+def test_arrays_of_warp():
+    x = np.zeros((3, 4), np.float32)[:, ::2]
+    host = view(WarpArray(x, types.SimpleNamespace(is_cuda=False)))
+    assert (host.pointer, host.shape, host.strides, host.device) == (x.ctypes.data, (3, 2), (16, 8), None)
+    device = types.SimpleNamespace(is_cuda=True, stream=types.SimpleNamespace(cuda_stream=7))
+    found = WarpArray(x, device)
+    assert view(found).pointer == x.ctypes.data and view(found).stream is None
+    assert current_stream(found) == 7
+    # Its default stream has no handle, and it may work on another one now.
+    device.stream = types.SimpleNamespace(cuda_stream=None)
+    assert current_stream(found) == 0
+    assert current_stream(WarpArray(x, types.SimpleNamespace(is_cuda=False))) is None
+    assert watch_of(found).keys() == {".ptr", ".shape", ".strides", ".dtype"}
+    refused(WarpArray(x, device, "bfloat16"), "bfloat16")
+
+
+@pytest.mark.parametrize("name", ["warp._src.context", "warp.context"])
+def test_the_current_stream_of_warp(monkeypatch, name):
+    for each in ("torch", "cupy", "warp._src.context", "warp.context"):
+        monkeypatch.delitem(sys.modules, each, raising=False)
+    context = types.ModuleType(name)
+    context.runtime = None
+    monkeypatch.setitem(sys.modules, "warp", types.ModuleType("warp"))
+    monkeypatch.setitem(sys.modules, name, context)
+    # It is not started by being asked.
+    assert library_streams(0) == []
+    streams = [types.SimpleNamespace(cuda_stream=handle) for handle in (5, None)]
+    devices = [types.SimpleNamespace(has_stream=True, stream=stream) for stream in streams]
+    context.runtime = types.SimpleNamespace(cuda_devices=[*devices, types.SimpleNamespace(has_stream=False)])
+    assert [library_streams(ordinal) for ordinal in range(4)] == [[5], [0], [], []]
 
 
 def test_what_is_an_array_by_an_attribute_of_its_own_is_watched_by_nobody():
