@@ -27,7 +27,7 @@ _PARALLEL = ("numba_parallel_for", "get_num_threads")
 # Functions of Python's C API, and those of C that LLVM calls by itself: a process that runs Python and LLVM has them.
 _PYTHON = re.compile(r"_?Py[A-Z][A-Za-z]*_\w+|_?Py_[A-Z]\w+")
 _C = frozenset(
-    "bcmp memcmp memcpy memmove memset strlen cbrt cbrtf copysign copysignf exp10 exp10f exp2 exp2f fma fmaf fmax fmaxf fmin fminf "
+    "bcmp memcmp memcpy memmove memset strlen erf erff erfc erfcf lgamma lgammaf tgamma tgammaf cbrt cbrtf copysign copysignf exp10 exp10f exp2 exp2f fma fmaf fmax fmaxf fmin fminf "
     "hypot hypotf ldexp ldexpf log2 log2f nearbyint nearbyintf nextafter nextafterf rint rintf roundeven roundevenf "
     "sincos sincosf".split()
 )
