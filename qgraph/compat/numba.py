@@ -8,6 +8,7 @@ import functools
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import FunctionType
@@ -45,16 +46,13 @@ _LAYERS = {"omp": "omppool", "workqueue": "workqueue"}
 _READ_BY_NUMBA = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
 _SETTINGS_FILE = ".numba_config.yaml"
 # The C functions that compiled code may call: they keep nothing that Numba's Python has to prepare.
-_HELPERS = frozenset(
-    "adapt_ndarray complex_adaptor cpow cpowf do_raise erf erff erfc erfcf fixed_fmod fixed_fmodf frexp frexpf gamma gammaf "
-    "gil_ensure gil_release ldexp ldexpf lgamma lgammaf nextafter nextafterf runtime_build_excinfo_struct unpickle".split()
+_HELPERS = re.compile(
+    r"adapt_ndarray|complex_adaptor|do_raise|gil_ensure|gil_release|runtime_build_excinfo_struct|unpickle|"
+    r"(cpow|erfc?|fixed_fmod|frexp|l?gamma|ldexp|nextafter)f?"
 )
-# C's own mathematics, with a variant for float each.
-_MATH = frozenset(
-    "acos acosh asin asinh atan atan2 atanh ceil cos cosh exp expm1 fabs floor fmod log log10 log1p pow round sin sinh sqrt tan "
-    "tanh trunc".split()
-)
-_MEMORY = frozenset(["NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor"])
+# Those of C's own mathematics, and for memory.
+_MATH = re.compile(r"(a?(cos|sin|tan)h?|atan2|ceil|exp|expm1|fabs|floor|fmod|log|log10|log1p|pow|round|sqrt|trunc)f?")
+_MEMORY = re.compile(r"Allocate|Free|MemInfo_(alloc_aligned|call_dtor)")
 # Settings that decide code, with what they are where the environment says nothing.
 _DEFAULTS = {"OPT": 3, "CPU_NAME": None, "CPU_FEATURES": None, "LOOP_VECTORIZE": 1, "SLP_VECTORIZE": 0, "DEBUGINFO_DEFAULT": 0}
 
@@ -62,7 +60,7 @@ _DEFAULTS = {"OPT": 3, "CPU_NAME": None, "CPU_FEATURES": None, "LOOP_VECTORIZE":
 class _Runtime:
     """The parts of Numba that are machine code: extension modules, which a process can load without the package.
 
-    They get their own names, so that a later import of the package finds them, and there is one of each.
+    They are loaded under their own names: a later import of the package gets the same ones.
     """
 
     def __init__(self) -> None:
@@ -71,41 +69,42 @@ class _Runtime:
     @functools.cached_property
     def helpers(self) -> dict[str, int]:
         """The addresses of C functions, by the names that compiled code has for them."""
-        helpers = _extension("numba._helperlib", "_helperlib").c_helpers
-        memory = _extension("numba.core.runtime._nrt_python", "core", "runtime", "_nrt_python")
+        helpers = _extension("numba._helperlib").c_helpers
+        memory = _extension("numba.core.runtime._nrt_python")
         # As whoever imports Numba has it: memory may be given back after that.
         memory.memsys_use_cpython_allocator()
-        found = {f"numba_{name}": helpers[name] for name in _HELPERS & helpers.keys()}
-        found |= {name: helpers[name] for each in _MATH for name in (each, f"{each}f") if name in helpers}
-        return found | {f"NRT_{name}": address for name, address in memory.c_helpers.items() if f"NRT_{name}" in _MEMORY}
+        found = {f"numba_{name}": address for name, address in helpers.items() if _HELPERS.fullmatch(name)}
+        found |= {name: address for name, address in helpers.items() if _MATH.fullmatch(name)}
+        return found | {f"NRT_{name}": each for name, each in memory.c_helpers.items() if _MEMORY.fullmatch(name)}
 
     @functools.cached_property
     def environment(self) -> Any:
         """The class of objects that hold the constants of compiled code."""
-        return _extension("numba._dynfunc", "_dynfunc").Environment
+        return _extension("numba._dynfunc").Environment
 
 
 _RUNTIME = _Runtime()
 
 
-def _extension(name: str, *path: str) -> Any:
+def _extension(name: str) -> Any:
     """An extension module of Numba's.
 
     Raises:
         BackendError: there is none.
     """
-    found = sys.modules.get(name)
-    if found is not None:
-        return found
+    if "numba" in sys.modules:
+        return importlib.import_module(name)
     package = importlib.util.find_spec("numba")
-    for folder in (package.submodule_search_locations or ()) if package is not None else ():
-        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            file = os.path.join(folder, *path) + suffix
-            spec = importlib.util.spec_from_file_location(name, file) if os.path.exists(file) else None
-            if spec is not None and spec.loader is not None:
-                module = importlib.util.module_from_spec(spec)
-                spec.loader.exec_module(module)
-                return sys.modules.setdefault(name, module)
+    places = (package.submodule_search_locations if package is not None else None) or []
+    files = (os.path.join(place, *name.split(".")[1:]) for place in places)
+    for file in (f"{file}{suffix}" for file in files for suffix in importlib.machinery.EXTENSION_SUFFIXES):
+        spec = importlib.util.spec_from_file_location(name, file) if os.path.exists(file) else None
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            # The package shall import it once more, and find what this import has made.
+            sys.modules.pop(name, None)
+            return module
     raise NUMBA.lacks(f"extension module {name}")
 
 
@@ -137,7 +136,7 @@ def launch(layer: str) -> dict[str, int] | None:
     if "numba" in sys.modules or told or layer not in _LAYERS or not count.isdecimal() or not int(count):
         return None
     try:
-        library = _extension(f"numba.np.ufunc.{_LAYERS[layer]}", "np", "ufunc", _LAYERS[layer])
+        library = _extension(f"numba.np.ufunc.{_LAYERS[layer]}")
     except (ImportError, BackendError):  # a library that it needs is gone
         return None
     for function in (library.launch_threads, library.set_num_threads):

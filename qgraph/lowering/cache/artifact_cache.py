@@ -110,7 +110,7 @@ class ArtifactCache(Cache):
         self._touch(lambda: [link.library_path("nvJitLink"), *_runtime_library(compiled)] if compiled.cubin else [])
         texts = list(dict.fromkeys(compiled.ptx.values()))
         try:
-            self._write(key, self._header(compiled, texts), [compiled.cubin, *map(packed, texts)])
+            self._write(key, self._header(compiled, texts), [compiled.cubin, *map(_packed, texts)])
         except Unstable as why:
             self._unkept = self._unkept or str(why)
         if self._unkept:
@@ -129,7 +129,7 @@ class ArtifactCache(Cache):
     def _loaded(self, entry: Entry) -> CudaPlan:
         header = entry.header
         cubin, *packed = entry.blobs
-        texts = [unpacked(blob) for blob in packed]
+        texts = [_unpacked(blob) for blob in packed]
         tasks = {node.task.name: node.task for node in self._plan.nodes if node.task is not None}
         return CudaPlan(
             plan=self._plan,
@@ -168,7 +168,7 @@ class ArtifactCache(Cache):
     ) -> None:
         """Keep the PTX of a task, which ``files`` made."""
         self._touch(lambda: files, compiled=True)
-        self._write(self._task_key(code, function, settings), {"entry": code.entry}, [packed(text)])
+        self._write(self._task_key(code, function, settings), {"entry": code.entry}, [_packed(text)])
 
     # --- keys ----------------------------------------------------------------------------------------------------------
 
@@ -217,6 +217,7 @@ def fields_of(record: Any, without: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def values_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that ``fields_of`` gave as JSON."""
     return {name: _value(item) for name, item in fields.items()}
 
 
@@ -255,16 +256,16 @@ def _value(item: Any) -> Any:
             return _RECORDS[record](**values_of(fields))
 
 
-def packed(text: str) -> bytes:
+def _packed(text: str) -> bytes:
     return zlib.compress(text.encode(), 1)
 
 
-def unpacked(blob: bytes) -> str:
+def _unpacked(blob: bytes) -> str:
     return zlib.decompress(blob).decode()
 
 
 def _renamed(entry: Entry, name: str) -> str:
-    text, old = unpacked(entry.blobs[0]), entry.header["entry"]
+    text, old = _unpacked(entry.blobs[0]), entry.header["entry"]
     return text if old == name else canonical(text, old, name)
 
 
@@ -282,6 +283,7 @@ def _runtime_library(compiled: CudaPlan) -> Iterable[str]:
 
 
 def tell(kernel: str, reason: str) -> None:
+    """Say why a kernel is not kept."""
     import logging
 
     logging.getLogger("qgraph").info("%s() is compiled anew in every process: %s", kernel, reason)

@@ -9,7 +9,6 @@ import importlib.machinery
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from qgraph.compat import llvmlite, numba
 from qgraph.ir.artifacts import Parameter
@@ -24,14 +23,12 @@ from qgraph.options import Options
 class ObjectCode:
     """Machine code of LLVM's, not linked yet.
 
-    ``entry`` names the function that Python calls, ``outside`` are the names that others define. ``environments`` are the
-    constants of functions, by the name of the word that points to them. ``layer`` is the threading layer that it runs its
-    loops on, empty where it has none.
+    ``entry`` names the function that Python calls. ``environments`` are the constants of functions, by the name of the word
+    that points to them. ``layer`` is the threading layer that it runs its loops on, empty where it has none.
     """
 
     data: bytes
     entry: str
-    outside: tuple[str, ...]
     environments: Mapping[str, tuple[str, ...]]
     layer: str
 

@@ -1,4 +1,4 @@
-"""What a CPU kernel needs to run: words about its arrays, and threads. A process that compiles nothing has it without a compiler."""
+"""What a CPU kernel needs to run: words about its arrays, and threads; without a compiler, where nothing is compiled."""
 
 from __future__ import annotations
 

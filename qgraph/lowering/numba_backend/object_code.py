@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from qgraph.compat import numba
@@ -25,11 +25,9 @@ from qgraph.lowering.numba_backend.cpu_runtime import OWN, add_symbols, guarded,
 # What the threading layer defines.
 _PARALLEL = ("numba_parallel_for", "get_num_threads")
 # Functions of Python's C API, and those of C that LLVM calls by itself: a process that runs Python and LLVM has them.
-_PYTHON = re.compile(r"_?Py[A-Z][A-Za-z]*_\w+|_?Py_[A-Z]\w+")
-_C = frozenset(
-    "bcmp memcmp memcpy memmove memset strlen erf erff erfc erfcf lgamma lgammaf tgamma tgammaf cbrt cbrtf copysign copysignf exp10 exp10f exp2 exp2f fma fmaf fmax fmaxf fmin fminf "
-    "hypot hypotf ldexp ldexpf log2 log2f nearbyint nearbyintf nextafter nextafterf rint rintf roundeven roundevenf "
-    "sincos sincosf".split()
+_ANYWHERE = re.compile(
+    r"_?Py[A-Z][A-Za-z]*_\w+|_?Py_[A-Z]\w+|bcmp|mem(cmp|cpy|move|set)|strlen|(erfc?|[lt]gamma|cbrt|copysign|exp10|exp2|fma|fmax"
+    r"|fmin|hypot|ldexp|log2|nearbyint|nextafter|rint|roundeven|sincos)f?"
 )
 # Numbers that are no part of a name.
 _NUMBER = re.compile(r"(?<![\w.%@!#$\"-])\d{5,}\b")
@@ -41,7 +39,7 @@ _FIXED = 1 << 32
 # --- keeping it --------------------------------------------------------------------------------------------------------
 
 
-def code_of(library: Any, entry: str, environments: dict[str, Any]) -> ObjectCode:
+def code_of(library: Any, entry: str, environments: Mapping[str, Any]) -> ObjectCode:
     """What to keep of a compiled kernel: its library, the name of what Python calls, and its functions' constants by name.
 
     Raises:
@@ -51,21 +49,15 @@ def code_of(library: Any, entry: str, environments: dict[str, Any]) -> ObjectCod
     try:
         symbols = elf.symbols_of(data)
     except ValueError as error:
-        raise Unstable(f"machine code in another format ({error})") from None
-    unknown = sorted(symbols.undefined - _known())
-    strange = [name for name in unknown if not _PYTHON.fullmatch(name)]
+        raise Unstable(f"machine code in another format: {error}") from None
+    known = {*_PARALLEL, *OWN, *numba.runtime_symbols()}
+    strange = sorted(name for name in symbols.undefined - known if not _ANYWHERE.fullmatch(name))
     if strange:
         raise Unstable(f"machine code that calls {strange[0]}()")
-    found = _address_in(library.get_llvm_str())
-    if library.has_dynamic_globals or found:
+    if library.has_dynamic_globals or _has_address(library.get_llvm_str()):
         raise Unstable("machine code with an address of this process")
     constants = {name: _constants(made) for name, made in environments.items() if name in symbols.used}
-    layer = threading_layer() if symbols.undefined.intersection(_PARALLEL) else ""
-    return ObjectCode(data, entry, tuple(sorted(symbols.undefined)), constants, layer)
-
-
-def _known() -> frozenset[str]:
-    return _C | {*_PARALLEL, *OWN} | numba.runtime_symbols().keys()
+    return ObjectCode(data, entry, constants, threading_layer() if symbols.undefined.intersection(_PARALLEL) else "")
 
 
 def _constants(environment: Any) -> tuple[str, ...]:
@@ -76,14 +68,11 @@ def _constants(environment: Any) -> tuple[str, ...]:
     return found
 
 
-def _address_in(text: str) -> int:
-    """A number in LLVM's text at which this process has memory; 0 where there is none."""
+def _has_address(text: str) -> bool:
+    """Whether a number in LLVM's text is one at which this process has memory."""
     starts, ends = _memory()
-    for number in {int(each) for each in _NUMBER.findall(text)}:
-        place = bisect.bisect_right(starts, number) - 1
-        if place >= 0 and number < ends[place]:
-            return number
-    return 0
+    numbers = ((int(each), bisect.bisect_right(starts, int(each))) for each in set(_NUMBER.findall(text)))
+    return any(place and number < ends[place - 1] for number, place in numbers)
 
 
 def _memory() -> tuple[list[int], list[int]]:
@@ -131,7 +120,10 @@ def load(code: ObjectCode) -> Callable[..., bool] | None:
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
     if code.layer:
         start_threads(code.layer)
-    if not _define(code.outside):
+    try:
+        if not _define(elf.symbols_of(code.data).undefined):
+            return None
+    except (ValueError, BackendError):  # no object file; a Numba whose runtime has another place
         return None
     engine.add_object_file(binding.ObjectFileRef.from_data(code.data))
     engine.finalize_object()
@@ -144,9 +136,6 @@ def _define(names: Iterable[str]) -> bool:
     """Tell LLVM where all ``names`` are; False where one is nowhere, which LLVM would end the process for."""
     from llvmlite import binding
 
-    try:
-        known = {**numba.runtime_symbols(), **OWN}
-    except BackendError:
-        return False
+    known = {**numba.runtime_symbols(), **OWN}
     add_symbols({name: known[name] for name in names if name in known})
     return all(binding.address_of_symbol(name) for name in names)
