@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from qgraph.compat import llvmlite, numba
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.plan import GraphPlan
+from qgraph.ir.program import node_statements
+from qgraph.language import is_c_function
 from qgraph.lowering.cache.artifact_cache import Cache, fields_of, guarded, tell, values_of
 from qgraph.lowering.cache.disk_cache import Entry
 from qgraph.lowering.cache.disk_key import Unstable, plan_text
+from qgraph.nodes.host_callback import HostCall
 from qgraph.options import Options
 
 
@@ -73,7 +76,15 @@ class CpuCache(Cache):
         return self._unkept
 
     def _key(self) -> str:
-        return self._key_of("cpu", self._plan, _machine, lambda: [repr(self._options), plan_text(self._plan)])
+        return self._key_of(
+            "cpu", self._plan, _machine, lambda: [repr(self._options), plan_text(self._plan), repr(_host_calls(self._plan))]
+        )
+
+
+def _host_calls(plan: GraphPlan) -> list[bool]:
+    """Of each call of the host whether it is of a C function: that is called otherwise, and no plan tells it."""
+    calls = (each for each in node_statements(plan.program.body) if isinstance(each, HostCall))
+    return [is_c_function(call.function) for call in calls]
 
 
 def _machine() -> str:

@@ -51,7 +51,7 @@ def toolchain_text(compilers: tuple[str, ...] = COMPILERS) -> str:
 
 
 @functools.cache
-def _installed(path: tuple[str, ...], compilers: tuple[str, ...]) -> str:
+def _installed(path: tuple[str, ...], compilers: tuple[str, ...] = COMPILERS) -> str:
     return digest(
         *(sys.version, sys.implementation.cache_tag or "", sys.platform, np.__version__),
         *_distributions(path, compilers),
@@ -72,7 +72,7 @@ def confirm(modules: Mapping[str, Any], compilers: Sequence[str] = COMPILERS) ->
             raise Unstable(f"compiled by {package} {version}, which is not the installed one")
 
 
-def _distributions(path: Sequence[str], compilers: Sequence[str]) -> list[str]:
+def _distributions(path: Sequence[str], compilers: Sequence[str] = COMPILERS) -> list[str]:
     """The distributions on ``path`` that have a part in compiling."""
     found: list[str] = []
     missing = set(compilers)

@@ -7,6 +7,7 @@ It prints one line of JSON: for each kernel whether it came off the disk and why
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import io
 import json
@@ -105,6 +106,34 @@ def complexes(x, z):
         x[i] = math.erf(x[i]) + math.fmod(x[i], 0.75) + x[i] // 0.3
 
 
+SEEN: list[Any] = []
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def in_c(pointer):
+    SEEN.append(pointer)
+
+
+def noted(first, x):
+    SEEN.append((first, float(x.sum())))
+
+
+def calling(x):
+    a = x[1]
+    qgraph.host_callback(noted, a, x)
+    for i in range(x.shape[0]):
+        x[i] += a
+    qgraph.host_callback(in_c, 4096)
+    qgraph.host_callback(noted, a, x)
+
+
+def called():
+    """What the host is called with by a kernel, as by plain Python."""
+    for function in (qgraph.kernel(calling), calling):
+        function(np.arange(3.0))
+    assert SEEN == [(1.0, 3.0), 4096, (1.0, 6.0)] * 2, SEEN
+
+
 def printed(x):
     a = x[0]
     print("a is", a)
@@ -198,6 +227,7 @@ def main():
         same(told(kernel, make()), wanted)
     if "one" not in sys.argv:
         interrupted()
+        called()
         in_a_child(kernel, make(), wanted)
     compilers = [name for name in ("numba", "llvmlite") if name in sys.modules]
     if "one" not in sys.argv:

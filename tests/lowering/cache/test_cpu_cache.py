@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.machinery
 import json
 import math
@@ -60,13 +61,13 @@ def test_other_processes_run_every_kernel_without_numba(folder):
     """At other addresses and with other hashes; they compile what they must, and then their Numba is whole."""
     cold = start(PYTHONHASHSEED="1")
     assert set(map(tuple, cold["kernels"].values())) == {(False, "")}
-    assert len(entries(folder)) == len(cold["kernels"]) == 11
+    assert len(entries(folder)) == len(cold["kernels"]) == 12
     warm = start("clear", PYTHONHASHSEED="2")
     assert warm["place"] != cold["place"] or Path("/proc/sys/kernel/randomize_va_space").read_text().strip() == "0"
     compiled = [name for name, (from_disk, _) in warm["kernels"].items() if not from_disk]
     assert compiled == ["complexes"], "which was told to"
     assert "numba" not in warm["compilers"] or "tbb" in sys.modules
-    assert len(entries(folder)) == 11
+    assert len(entries(folder)) == 12
 
 
 @LINUX
@@ -209,6 +210,22 @@ def test_other_processors_and_settings_have_other_keys(monkeypatch):
     monkeypatch.setattr(config, "OPT", 1)
     assert key() == ""
     assert compile_cpu(plan_of(), Options()).unkept == "compiled with another numba.config.OPT than the environment's"
+
+
+def test_a_c_function_is_called_otherwise_than_one_of_python():
+    def noted():
+        """A function of Python's, by the same name."""
+
+    def key(called):
+        @qgraph.kernel
+        def kernel(x):
+            qgraph.host_callback(called)
+            x[0] = 1.0
+
+        return CpuCache(kernel.plan(np.zeros(8)), Options())._key()
+
+    in_c = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda pointer: None)
+    assert "" != key(noted) != key(in_c) != ""
 
 
 @LINUX
