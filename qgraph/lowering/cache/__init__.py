@@ -1,7 +1,7 @@
 """What is kept on the disk, and the keys by which it is found; the keys of what a process keeps in memory.
 
-A plan that was compiled is kept in the user's cache folder. A process that finds a CUDA plan imports neither Numba nor llvmlite;
-one that finds a CPU plan imports llvmlite, which links the code, and of Numba only the extension modules that code calls.
+A plan that was compiled is kept in the user's cache folder. A process that finds a CUDA plan imports neither Numba nor
+llvmlite; one that finds a CPU plan imports llvmlite, which links the code, and of Numba the extension modules that it calls.
 
 | level | key: the toolchain, and | holds | a hit saves |
 | --- | --- | --- | --- |
@@ -18,6 +18,6 @@ closures). What has no lasting identity is compiled in every process, and the lo
 the compilers' versions and settings, qgraph's own source; an entry names the toolkit's files that made it. ``memory_key.py``
 is the key within a process. ``disk_cache.py`` is the store: a file is written beside its place and renamed, checked by a
 checksum, and counts only if nobody but this user and root could have written it. ``artifact_cache.py`` is the cache as one
-compilation sees it, ``cpu_artifacts.py`` as one for the CPU does. What of the CPU's code can be kept, and how another process runs
-it, says ``numba_backend/object_code.py``.
+compilation sees it, ``cpu_artifacts.py`` the same for the CPU. What of the CPU's code can be kept, and how another process
+runs it, says ``numba_backend/object_code.py``.
 """

@@ -87,12 +87,14 @@ def test_where_settings_say_which_threads_there_are_numba_is_asked():
 
 FAILING = """
 import ast, sys
+import numpy as np
 from qgraph.lowering.cache.cpu_artifacts import ObjectCode
 from qgraph.lowering.numba_backend import object_code
 
 call = object_code.load(ObjectCode(*ast.literal_eval(open(sys.argv[1]).read())))
 assert "numba" not in sys.modules or sys.argv[2] == "tbb"
-for arguments in ((4, 0), (1, 0), (), (4,), (None, 0), (4, -1), (4, "0"), (0, 0)):
+x = np.zeros(3)
+for arguments in ((4, x, 0), (1, x, 0), (), (4, x), (None, x, 0), (4, x, -1), (4, x, "0"), (4, [1.0], 0), (0, x, 0)):
     try:
         print(call(*arguments))
     except (RuntimeError, ValueError, TypeError, OverflowError) as error:
@@ -103,15 +105,16 @@ for arguments in ((4, 0), (1, 0), (), (4,), (None, 0), (4, -1), (4, "0"), (0, 0)
 @LINUX
 def test_errors_in_another_process_are_pythons_own(function, tmp_path):
     task = function("def task(chunk):\n    raise ValueError('in a chunk')")
-    made = compiled(function("def k(n):\n    f(n)", f=ParallelFunction(task)), (types.int64,))
+    made = compiled(function("def k(n, x):\n    f(n)", f=ParallelFunction(task)), (types.int64, types.float64[::1]))
     code = object_code.code_of(made.library, made.entry, made.environments)
     (tmp_path / "code").write_text(repr((code.data, code.entry, code.environments, code.layer)))
     done = run_python("-c", FAILING, tmp_path / "code", code.layer)
     assert done.returncode == 0, done.stderr
     told = [line.split(" ", 1) for line in done.stdout.splitlines()]
     assert told[:2] == [["RuntimeError", "an iteration of a parallel loop failed"], ["ValueError", "in a chunk"]]
-    kinds = ["TypeError", "TypeError", "TypeError", "OverflowError", "TypeError", "True"]
+    kinds = ["TypeError", "TypeError", "TypeError", "OverflowError", "TypeError", "TypeError", "True"]
     assert [kind for kind, *_ in told[2:]] == kinds
+    assert told[7][1].startswith("can't unbox array from PyObject into native value")
 
 
 # --- what is kept ------------------------------------------------------------------------------------------------------
