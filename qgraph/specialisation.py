@@ -296,7 +296,7 @@ def _cpu(plan: GraphPlan, variant: Variant, _index64: bool) -> Executable:
     from qgraph.lowering.compile import compile_cpu
     from qgraph.runtime.executors.cpu import CpuExecutable
 
-    return CpuExecutable(compile_cpu(plan, variant.options))
+    return CpuExecutable(compile_cpu(plan, variant.options, read=variant.reads_disk))
 
 
 def _simulator(plan: GraphPlan, variant: Variant, _index64: bool) -> Executable:

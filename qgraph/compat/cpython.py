@@ -64,8 +64,8 @@ pointer_in_capsule_at = _c_function("PyCapsule_GetPointer", ctypes.c_void_p, cty
 pointer_in = _c_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 """``pointer_in(capsule, name)`` is the address that a capsule of that name holds; ``ValueError`` for any other object."""
 
-# How CPython calls a function: without an argument, with one, with an array and the number of them.
-NO_ARGUMENT, ONE_ARGUMENT, ARGUMENTS = 0x0004, 0x0008, 0x0080
+# How CPython calls a function: without an argument, with one, with an array and the number of them, with a tuple and a mapping.
+NO_ARGUMENT, ONE_ARGUMENT, ARGUMENTS, TUPLE_AND_MAPPING = 0x0004, 0x0008, 0x0080, 0x0003
 
 
 class MethodDef(ctypes.Structure):

@@ -33,3 +33,14 @@ def free_pass_managers() -> None:
     if dispose is not None:
         for managers in (newpassmanagers.ModulePassManager, newpassmanagers.FunctionPassManager):
             managers._dispose = dispose
+
+
+def host() -> tuple[str, str]:
+    """The processor's name and features, as LLVM has them: public, but here since only code on the disk asks."""
+    from llvmlite import binding
+
+    try:
+        features = binding.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM knows none of this kind
+        features = ""
+    return binding.get_host_cpu_name(), features

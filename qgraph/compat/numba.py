@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
+import ctypes
 import functools
+import importlib.machinery
+import importlib.util
+import os
+import re
 import sys
 from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
 from qgraph.compat import Library
+from qgraph.errors import BackendError
 
 NUMBA = Library("numba", "0.68.1")
 
@@ -28,7 +35,134 @@ def fork_lock() -> Any:
 def has_threads() -> bool:
     """Whether Numba's threads were started; True, too, where that cannot be told."""
     parallel = sys.modules.get("numba.np.ufunc.parallel")
-    return parallel is not None and bool(getattr(parallel, "_is_initialized", True))
+    return _RUNTIME.launched or (parallel is not None and bool(getattr(parallel, "_is_initialized", True)))
+
+
+# --- the runtime without the compiler ----------------------------------------------------------------------------------
+
+# The extension modules of the threading layers that need nothing looked at before they are loaded.
+_LAYERS = {"omp": "omppool", "workqueue": "workqueue"}
+# What has a say in which layer there is, and in the number of its threads, and is read by Numba alone.
+_READ_BY_NUMBA = ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY")
+_SETTINGS_FILE = ".numba_config.yaml"
+# The C functions that compiled code may call: they keep nothing that Numba's Python has to prepare.
+_HELPERS = re.compile(
+    r"adapt_ndarray|complex_adaptor|do_raise|gil_ensure|gil_release|runtime_build_excinfo_struct|unpickle|"
+    r"(cpow|erfc?|fixed_fmod|frexp|l?gamma|ldexp|nextafter)f?"
+)
+# Those of C's own mathematics, and for memory.
+_MATH = re.compile(r"(a?(cos|sin|tan)h?|atan2|ceil|exp|expm1|fabs|floor|fmod|log|log10|log1p|pow|round|sqrt|trunc)f?")
+_MEMORY = re.compile(r"Allocate|Free|MemInfo_(alloc_aligned|call_dtor)")
+# Settings that decide code, with what they are where the environment says nothing.
+_DEFAULTS = {"OPT": 3, "CPU_NAME": None, "CPU_FEATURES": None, "LOOP_VECTORIZE": 1, "SLP_VECTORIZE": 0, "DEBUGINFO_DEFAULT": 0}
+
+
+class _Runtime:
+    """The parts of Numba that are machine code: extension modules, which a process can load without the package.
+
+    They are loaded under their own names: a later import of the package gets the same ones.
+    """
+
+    def __init__(self) -> None:
+        self.launched = False
+
+    @functools.cached_property
+    def helpers(self) -> dict[str, int]:
+        """The addresses of C functions, by the names that compiled code has for them."""
+        helpers = _extension("numba._helperlib").c_helpers
+        memory = _extension("numba.core.runtime._nrt_python")
+        # As whoever imports Numba has it: memory may be given back after that.
+        memory.memsys_use_cpython_allocator()
+        found = {f"numba_{name}": address for name, address in helpers.items() if _HELPERS.fullmatch(name)}
+        found |= {name: address for name, address in helpers.items() if _MATH.fullmatch(name)}
+        return found | {f"NRT_{name}": each for name, each in memory.c_helpers.items() if _MEMORY.fullmatch(name)}
+
+    @functools.cached_property
+    def environment(self) -> Any:
+        """The class of objects that hold the constants of compiled code."""
+        return _extension("numba._dynfunc").Environment
+
+
+_RUNTIME = _Runtime()
+
+
+def _extension(name: str) -> Any:
+    """An extension module of Numba's.
+
+    Raises:
+        BackendError: there is none.
+    """
+    if "numba" in sys.modules:
+        return importlib.import_module(name)
+    package = importlib.util.find_spec("numba")
+    places = (package.submodule_search_locations if package is not None else None) or []
+    files = (os.path.join(place, *name.split(".")[1:]) for place in places)
+    for file in (f"{file}{suffix}" for file in files for suffix in importlib.machinery.EXTENSION_SUFFIXES):
+        spec = importlib.util.spec_from_file_location(name, file) if os.path.exists(file) else None
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            # The package shall import it once more, and find what this import has made.
+            sys.modules.pop(name, None)
+            return module
+    raise NUMBA.lacks(f"extension module {name}")
+
+
+def runtime_symbols() -> dict[str, int]:
+    """The addresses of what Numba defines for compiled code, by name; without its compiler, where that was not imported.
+
+    Raises:
+        BackendError: they have other places.
+    """
+    classes = {f"PyExc_{name}": id(each) for name, each in vars(builtins).items() if isinstance(each, type)}
+    # Where C has a variable that points to the class, Numba's code has the class.
+    return {**_RUNTIME.helpers, **classes, "_Py_NoneStruct": id(None)}
+
+
+def environment(constants: Sequence[Any]) -> Any:
+    """An object that holds the constants of a compiled function, as its code looks for them."""
+    made = _RUNTIME.environment({})
+    made.consts.extend(constants)
+    return made
+
+
+def launch(layer: str) -> dict[str, int] | None:
+    """Start the threads of a layer as Numba does, without Numba; returns the addresses of what compiled code calls.
+
+    None where only Numba can: where it was imported, has settings that it alone reads, or must look at a library first.
+    """
+    count = os.environ.get("NUMBA_NUM_THREADS", "") or str(_cores())
+    told = any(name in os.environ for name in _READ_BY_NUMBA) or os.path.exists(_SETTINGS_FILE)
+    if "numba" in sys.modules or told or layer not in _LAYERS or not count.isdecimal() or not int(count):
+        return None
+    try:
+        library = _extension(f"numba.np.ufunc.{_LAYERS[layer]}")
+    except (ImportError, BackendError):  # a library that it needs is gone
+        return None
+    for function in (library.launch_threads, library.set_num_threads):
+        ctypes.CFUNCTYPE(None, ctypes.c_int)(function)(int(count))
+    _RUNTIME.launched = True
+    return {"numba_parallel_for": library.parallel_for, "get_num_threads": library.get_num_threads}
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return (len(affinity(0)) if affinity is not None else os.cpu_count()) or 1
+
+
+def changed_settings() -> list[str]:
+    """What decides code, and was set otherwise than by the environment, which another process would not know."""
+    config = sys.modules.get("numba.core.config")
+    if config is None or os.path.exists(_SETTINGS_FILE):
+        return []
+    names = [name for name in _DEFAULTS if f"NUMBA_{name.removesuffix('_DEFAULT')}" not in os.environ]
+    return [name for name in names if getattr(config, name, None) != _DEFAULTS[name]]
+
+
+def object_code(library: Any) -> bytes:
+    """The machine code of a library that was told to keep it."""
+    found: bytes = NUMBA.part(library, "_get_compiled_object")()
+    return found
 
 
 # --- the CPU target ----------------------------------------------------------------------------------------------------

@@ -166,6 +166,9 @@ class CpuPlan:
     places: Callable[[Sequence[Any]], tuple[Any, object]] = field(compare=False)
     dtypes: Mapping[str, str] = field(default_factory=dict)
     loops: Mapping[str, Span] = field(default_factory=dict)
+    # As in CudaPlan.
+    from_disk: bool = field(default=False, compare=False)
+    unkept: str = field(default="", compare=False)
 
 
 class SimulatedKernel(Protocol):

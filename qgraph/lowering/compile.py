@@ -12,7 +12,9 @@ from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import Program
 from qgraph.lowering.cache.artifact_cache import ArtifactCache
+from qgraph.lowering.cache.cpu_artifacts import CpuCache, CpuCode
 from qgraph.lowering.cache.memory_key import structural_key
+from qgraph.lowering.codegen.cpu_polls import Polled
 from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.task_codegen import CUDA_MODULE
 from qgraph.lowering.graph.single_block import entry_of
@@ -24,15 +26,41 @@ from qgraph.stack import with_large_frame_stack
 
 # Imported where something is compiled: what comes off the disk shall not wait for it.
 if TYPE_CHECKING:
+    from qgraph.lowering.numba_backend.cpu import Compiled
     from qgraph.lowering.ptx.compile_threads import CompileThreads
 
 
 @with_large_frame_stack
-def compile_cpu(plan: GraphPlan, options: Options) -> CpuPlan:
-    """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it."""
-    from qgraph.lowering.scalar_types import scalar_types
+def compile_cpu(plan: GraphPlan, options: Options, *, read: bool = True) -> CpuPlan:
+    """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it.
 
-    return _compile_cpu(plan, scalar_types(plan.program), options, in_order=False)
+    What the disk has is not compiled again, as in ``compile_cuda``.
+    """
+    from qgraph.lowering.numba_backend import cpu_runtime, object_code
+
+    saved = CpuCache(plan, options, read=read)
+    found = saved.find()
+    call = None if found is None else object_code.load(found.code)
+    if found is None or call is None:
+        from qgraph.lowering.scalar_types import scalar_types
+
+        made, compiled = _compile_cpu(plan, scalar_types(plan.program), options, in_order=False)
+
+        def kept() -> CpuCode:
+            code = object_code.code_of(compiled.library, compiled.entry, compiled.environments)
+            return CpuCode(made.source, made.parameters, made.dtypes, code)
+
+        return replace(made, unkept=saved.keep(kept))
+    return CpuPlan(
+        plan,
+        found.source,
+        found.parameters,
+        call,
+        cpu_runtime.places_of,
+        found.dtypes,
+        Polled(plan.program).places,
+        from_disk=True,
+    )
 
 
 @with_large_frame_stack
@@ -40,29 +68,21 @@ def compile_checked(program: Program, instrumented: Program, options: Options) -
     """The same of ``program`` as ``kernel.check`` runs it: ``instrumented``, its loops in order on one thread."""
     from qgraph.lowering.scalar_types import scalar_types
 
-    return _compile_cpu(GraphPlan(instrumented, (), (), ()), scalar_types(program), options, in_order=True)
+    return _compile_cpu(GraphPlan(instrumented, (), (), ()), scalar_types(program), options, in_order=True)[0]
 
 
-def _compile_cpu(plan: GraphPlan, dtypes: Dtypes, options: Options, *, in_order: bool) -> CpuPlan:
+def _compile_cpu(plan: GraphPlan, dtypes: Dtypes, options: Options, *, in_order: bool) -> tuple[CpuPlan, Compiled]:
     from qgraph.lowering.codegen.cpu_codegen import control_function
-    from qgraph.lowering.codegen.cpu_polls import Polled
-    from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
+    from qgraph.lowering.numba_backend import cpu, cpu_runtime
     from qgraph.lowering.numba_backend.types import numba_type
 
     program = plan.program
     parameters, function = control_function(program, dtypes, in_order=in_order)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
     leaves = sum(parameter.kind == "leaf" for parameter in parameters)
-    call = cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
-    return CpuPlan(
-        plan,
-        ast.unparse(function.tree),
-        parameters,
-        cpu_call_wrapper.guarded(call),
-        cpu_call_wrapper.places_of,
-        dtypes,
-        Polled(program).places,
-    )
+    made = cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
+    call, source = cpu_runtime.guarded(made.call), ast.unparse(function.tree)
+    return CpuPlan(plan, source, parameters, call, cpu_runtime.places_of, dtypes, Polled(program).places), made
 
 
 @with_large_frame_stack

@@ -39,13 +39,13 @@ def function() -> Callable[..., Function]:
 @pytest.fixture
 def run_cpu() -> Callable[..., None]:
     """``run_cpu(function, *arguments, float_type=...)``: compile for these arguments, and call."""
-    from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
+    from qgraph.lowering.numba_backend import cpu, cpu_runtime
     from qgraph.lowering.numba_backend.types import numba_type
 
     def run(code: Function, *arguments: Any, float_type: str = "float32", fastmath: bool = False) -> None:
         types = [numba_type(argument_type(value), float_type) for value in arguments]
-        call = cpu.compile_control(code, types, watched=0, float_type=float_type, fastmath=fastmath)
-        cpu_call_wrapper.guarded(call)(*arguments, 0)
+        call = cpu.compile_control(code, types, watched=0, float_type=float_type, fastmath=fastmath).call
+        cpu_runtime.guarded(call)(*arguments, 0)
 
     return run
 

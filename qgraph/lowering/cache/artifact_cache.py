@@ -21,7 +21,7 @@ from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Task
 from qgraph.lowering.cache.disk_cache import Entry, Store, store
 from qgraph.lowering.cache.disk_key import Unstable, digest, plan_text, task_text, types_text
-from qgraph.lowering.cache.toolchain_key import Stamp, confirm, stamps, toolchain_text, unchanged
+from qgraph.lowering.cache.toolchain_key import COMPILERS, Stamp, confirm, stamps, toolchain_text, unchanged
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import canonical
 from qgraph.options import Options
@@ -29,13 +29,16 @@ from qgraph.options import Options
 Result = TypeVar("Result")
 
 
-class ArtifactCache:
-    """The cache as one compilation sees it. Where it is off, nothing is found and nothing is kept."""
+class Cache:
+    """The cache as one compilation sees it. Where it is off, nothing is found and nothing is kept.
 
-    def __init__(
-        self, plan: GraphPlan, capability: tuple[int, int], options: Options, *, index64: bool = False, read: bool = True
-    ) -> None:
-        self._plan, self._capability, self._options, self._index64 = plan, capability, options, index64
+    Attributes:
+        compilers: the packages that compile, whose versions are part of every key.
+    """
+
+    compilers: tuple[str, ...] = COMPILERS
+
+    def __init__(self, *, read: bool) -> None:
         self._store: Store | None = store()
         # Without reading, what is compiled takes the place of what the disk has.
         self._reads = read
@@ -46,12 +49,60 @@ class ArtifactCache:
         # By kind and identity: the things live as long as their keys do.
         self._keys: dict[tuple[str, int], tuple[object, str]] = {}
 
+    def _key_of(self, kind: str, thing: object, machine: Callable[[], str], texts: Callable[[], Iterable[str]]) -> str:
+        """The key of ``thing``, compiled for ``machine``; empty where it has none."""
+        if self._store is None:
+            return ""
+        if (kind, id(thing)) not in self._keys:
+            try:
+                key = f"{kind}-{digest(toolchain_text(self.compilers), machine(), *texts())}"
+            except Unstable as why:
+                key = ""
+                self._unkept = self._unkept or str(why)
+            self._keys[kind, id(thing)] = thing, key
+        return self._keys[kind, id(thing)][1]
+
+    def _read(self, key: str) -> Entry | None:
+        entry = self._store.read(key) if self._store is not None and key and self._reads else None
+        if entry is None:
+            return None
+        files = guarded(lambda: {(str(path), int(size), int(time)) for path, size, time in entry.header["files"]})
+        if files is None or not unchanged(files):
+            return None
+        self._files |= files
+        return entry
+
+    def _write(self, key: str, header: Mapping[str, Any], blobs: Sequence[bytes], *, files: bool = True) -> None:
+        if self._store is not None and key:
+            self._store.write(key, {**header, "files": sorted(self._files) if files else []}, blobs)
+
+    def _touch(self, files: Callable[[], Iterable[str]], *, compiled: bool = False) -> None:
+        """Remember files that what is kept from now on is made by. Where these cannot be told, nothing is kept any more."""
+        if self._store is None:
+            return
+        try:
+            if compiled:
+                confirm(sys.modules, self.compilers)
+            self._files |= set(stamps(files()))
+        except (OSError, Unstable) as why:
+            self._store, self._unkept = None, self._unkept or str(why)
+
+
+class ArtifactCache(Cache):
+    """That of a CUDA plan."""
+
+    def __init__(
+        self, plan: GraphPlan, capability: tuple[int, int], options: Options, *, index64: bool = False, read: bool = True
+    ) -> None:
+        super().__init__(read=read)
+        self._plan, self._capability, self._options, self._index64 = plan, capability, options, index64
+
     # --- the whole plan ------------------------------------------------------------------------------------------------
 
     def plan(self) -> CudaPlan | None:
         """All of it, if nothing has changed."""
         entry = self._read(self._plan_key())
-        return None if entry is None else _guarded(lambda: self._loaded(entry))
+        return None if entry is None else guarded(lambda: self._loaded(entry))
 
     def keep_plan(self, compiled: CudaPlan) -> CudaPlan:
         """Keep what was compiled; gives it back, with the reason if it cannot be kept."""
@@ -63,16 +114,16 @@ class ArtifactCache:
         except Unstable as why:
             self._unkept = self._unkept or str(why)
         if self._unkept:
-            _tell(self._plan.program.name, self._unkept)
+            tell(self._plan.program.name, self._unkept)
         return replace(compiled, unkept=self._unkept)
 
     def _header(self, compiled: CudaPlan, texts: Sequence[str]) -> dict[str, Any]:
         numbers = {text: number for number, text in enumerate(texts)}
         return {
             "kernel": self._plan.program.name,
-            "codes": {name: {**_fields(code, ("task",)), "task": code.task.name} for name, code in compiled.codes.items()},
+            "codes": {name: {**fields_of(code, ("task",)), "task": code.task.name} for name, code in compiled.codes.items()},
             "texts": {name: numbers[text] for name, text in compiled.ptx.items()},
-            "rest": _fields(compiled, _OWN_PLACE),
+            "rest": fields_of(compiled, _OWN_PLACE),
         }
 
     def _loaded(self, entry: Entry) -> CudaPlan:
@@ -86,7 +137,7 @@ class ArtifactCache:
             ptx={name: texts[index] for name, index in header["texts"].items()},
             cubin=cubin,
             from_disk=True,
-            **_values(header["rest"]),
+            **values_of(header["rest"]),
         )
 
     # --- types of kernel scalars ---------------------------------------------------------------------------------------
@@ -97,7 +148,7 @@ class ArtifactCache:
         if entry is None:
             return None
         names = [slot.name for slot in self._plan.program.slots]
-        return _guarded(lambda: {names[index]: dtype for index, dtype in entry.header["dtypes"]})
+        return guarded(lambda: {names[index]: dtype for index, dtype in entry.header["dtypes"]})
 
     def keep_types(self, dtypes: Mapping[str, str]) -> None:
         """Keep them by the places of their slots, since names may tell lines."""
@@ -110,7 +161,7 @@ class ArtifactCache:
     def ptx(self, code: TaskCode, function: Function, settings: Mapping[str, Any]) -> str | None:
         """The PTX of a task, whose kernel is ``code.entry``; ``settings`` are what the compiler is told besides."""
         entry = self._read(self._task_key(code, function, settings))
-        return None if entry is None else _guarded(lambda: _renamed(entry, code.entry))
+        return None if entry is None else guarded(lambda: _renamed(entry, code.entry))
 
     def keep_ptx(
         self, code: TaskCode, function: Function, settings: Mapping[str, Any], text: str, files: Iterable[str]
@@ -131,44 +182,7 @@ class ArtifactCache:
         return self._key("task", function, lambda: [repr(sorted(settings.items())), task_text(code, function)])
 
     def _key(self, kind: str, thing: object, texts: Callable[[], Iterable[str]]) -> str:
-        """The key of ``thing``; empty where it has none."""
-        if self._store is None:
-            return ""
-        if (kind, id(thing)) not in self._keys:
-            try:
-                key = f"{kind}-{digest(toolchain_text(), repr(self._capability), *texts())}"
-            except Unstable as why:
-                key = ""
-                self._unkept = self._unkept or str(why)
-            self._keys[kind, id(thing)] = thing, key
-        return self._keys[kind, id(thing)][1]
-
-    # --- the store -----------------------------------------------------------------------------------------------------
-
-    def _read(self, key: str) -> Entry | None:
-        entry = self._store.read(key) if self._store is not None and key and self._reads else None
-        if entry is None:
-            return None
-        files = _guarded(lambda: {(str(path), int(size), int(time)) for path, size, time in entry.header["files"]})
-        if files is None or not unchanged(files):
-            return None
-        self._files |= files
-        return entry
-
-    def _write(self, key: str, header: Mapping[str, Any], blobs: Sequence[bytes], *, files: bool = True) -> None:
-        if self._store is not None and key:
-            self._store.write(key, {**header, "files": sorted(self._files) if files else []}, blobs)
-
-    def _touch(self, files: Callable[[], Iterable[str]], *, compiled: bool = False) -> None:
-        """Remember files that what is kept from now on is made by. Where these cannot be told, nothing is kept any more."""
-        if self._store is None:
-            return
-        try:
-            if compiled:
-                confirm(sys.modules)
-            self._files |= set(stamps(files()))
-        except (OSError, Unstable) as why:
-            self._store, self._unkept = None, self._unkept or str(why)
+        return self._key_of(kind, thing, lambda: repr(self._capability), texts)
 
 
 def linked(ptx: str, capability: tuple[int, int]) -> bytes:
@@ -180,7 +194,7 @@ def linked(ptx: str, capability: tuple[int, int]) -> bytes:
     except Unstable:
         disk = None
     entry = disk.read(key) if disk is not None else None
-    if entry is not None and len(entry.blobs) == 1 and _guarded(lambda: unchanged(entry.header["files"])):
+    if entry is not None and len(entry.blobs) == 1 and guarded(lambda: unchanged(entry.header["files"])):
         return entry.blobs[0]
     runtime = link.device_runtime_path()
     cubin = link.link([ptx], capability, device_runtime=runtime is not None)
@@ -197,17 +211,18 @@ _OWN_PLACE = ("plan", "codes", "ptx", "cubin", "from_disk", "unkept")
 _RECORDS: Mapping[str, type[Any]] = {record.__name__: record for record in (Parameter, ArrayType, ScalarType)}
 
 
-def _fields(record: Any, without: Sequence[str] = ()) -> dict[str, Any]:
+def fields_of(record: Any, without: Sequence[str] = ()) -> dict[str, Any]:
     """The fields of a record, each as JSON. Every field, so that one that is added to the record is not forgotten here."""
     return {field.name: _json(getattr(record, field.name)) for field in dataclasses.fields(record) if field.name not in without}
 
 
-def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that ``fields_of`` gave as JSON."""
     return {name: _value(item) for name, item in fields.items()}
 
 
 def _code(fields: Mapping[str, Any], tasks: Mapping[str, Task]) -> TaskCode:
-    values = _values(fields)
+    values = values_of(fields)
     return TaskCode(task=tasks[values.pop("task")], **values)
 
 
@@ -223,7 +238,7 @@ def _json(value: Any) -> Any:
     name = type(value).__name__
     if _RECORDS.get(name) is not type(value):
         raise Unstable(f"a plan with a {name}")
-    return {"": name, **_fields(value)}
+    return {"": name, **fields_of(value)}
 
 
 def _value(item: Any) -> Any:
@@ -236,9 +251,9 @@ def _value(item: Any) -> Any:
         case "set":
             return frozenset(fields["items"])
         case "mapping":
-            return _values(fields["items"])
+            return values_of(fields["items"])
         case record:
-            return _RECORDS[record](**_values(fields))
+            return _RECORDS[record](**values_of(fields))
 
 
 def _packed(text: str) -> bytes:
@@ -254,7 +269,7 @@ def _renamed(entry: Entry, name: str) -> str:
     return text if old == name else canonical(text, old, name)
 
 
-def _guarded(read: Callable[[], Result]) -> Result | None:
+def guarded(read: Callable[[], Result]) -> Result | None:
     """What ``read`` makes of an entry; None where it is not what we write."""
     try:
         return read()
@@ -267,7 +282,8 @@ def _runtime_library(compiled: CudaPlan) -> Iterable[str]:
     return () if path is None else (path,)
 
 
-def _tell(kernel: str, reason: str) -> None:
+def tell(kernel: str, reason: str) -> None:
+    """Say why a kernel is not kept."""
     import logging
 
     logging.getLogger("qgraph").info("%s() is compiled anew in every process: %s", kernel, reason)

@@ -24,6 +24,7 @@ import numpy as np
 from qgraph.captured_state import PACKAGES, attributes_of, is_known, looked_up, numba_function
 from qgraph.ir.argument_types import ConstantType
 from qgraph.ir.artifacts import TaskCode
+from qgraph.ir.faults import Fault
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Branch, Cast, HostValue, Loop, NodeStatement, Program, Task
@@ -37,6 +38,8 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     Loop: frozenset({"label"}),
     Branch: frozenset({"label"}),
     HostValue: frozenset({"text", "note"}),
+    # Code notes the number of a fault.
+    Fault: frozenset({"error"}),
     Program: frozenset({"host_names", "compiled_in", "result", "flags"}),
     # What a node controls is part of the program.
     Node: frozenset({"label", "span", "control", "note"}),

@@ -21,8 +21,8 @@ import numpy as np
 from qgraph.compat import numba
 from qgraph.lowering.cache.disk_key import Unstable, digest
 
-# What compiles a task, as folders of Python's path.
-_COMPILERS = ("numba", "numba_cuda", "llvmlite")
+# What compiles for CUDA, as folders of Python's path.
+COMPILERS = ("numba", "numba_cuda", "llvmlite")
 _DISTRIBUTION = re.compile(
     r"(?P<name>numba|numba_cuda|llvmlite|numpy|cuda_\w+|nvidia_\w+)-(?P<version>[^-]+)\.(?:dist|egg)-info(?:\b.*)?"
 )
@@ -38,8 +38,8 @@ _KNOWN_EXTENSIONS = frozenset({"numba", "qgraph"})
 Stamp = tuple[str, int, int]
 
 
-def toolchain_text() -> str:
-    """What decides the code that some source becomes.
+def toolchain_text(compilers: tuple[str, ...] = COMPILERS) -> str:
+    """What decides the code that some source becomes by these compilers.
 
     Raises:
         Unstable: that cannot be told: a compiler that is no installed distribution, or one that somebody has extended.
@@ -47,35 +47,35 @@ def toolchain_text() -> str:
     foreign = _extended_by(sys.modules)
     if foreign:
         raise Unstable(f"compiled by Numba with the extensions of {', '.join(foreign)}")
-    return digest(_installed(tuple(sys.path)), *_settings())
+    return digest(_installed(tuple(sys.path), compilers), *_settings())
 
 
 @functools.cache
-def _installed(path: tuple[str, ...]) -> str:
+def _installed(path: tuple[str, ...], compilers: tuple[str, ...] = COMPILERS) -> str:
     return digest(
         *(sys.version, sys.implementation.cache_tag or "", sys.platform, np.__version__),
-        *_distributions(path),
+        *_distributions(path, compilers),
         *_own_source(),
     )
 
 
-def confirm(modules: Mapping[str, Any]) -> None:
+def confirm(modules: Mapping[str, Any], compilers: Sequence[str] = COMPILERS) -> None:
     """See that the compilers that were imported meanwhile are those that the keys name.
 
     Raises:
         Unstable: they are others, found by some other way than Python's path.
     """
-    found = _distributions(sys.path)
-    for package in _COMPILERS:
+    found = _distributions(sys.path, compilers)
+    for package in compilers:
         version = getattr(modules.get(package), "__version__", None)
         if f"{package} {version}" not in found:
             raise Unstable(f"compiled by {package} {version}, which is not the installed one")
 
 
-def _distributions(path: Sequence[str]) -> list[str]:
+def _distributions(path: Sequence[str], compilers: Sequence[str] = COMPILERS) -> list[str]:
     """The distributions on ``path`` that have a part in compiling."""
     found: list[str] = []
-    missing = set(_COMPILERS)
+    missing = set(compilers)
     for folder in path:
         try:
             names = os.listdir(folder or ".")

@@ -6,7 +6,6 @@ Everything a kernel needs is compiled into one library, optimised and turned int
 
 from __future__ import annotations
 
-import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
-from qgraph import forks
 from qgraph.compat import llvmlite, numba
 from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction, TypedFunction
 from qgraph.ir.program import Cast
@@ -36,7 +34,8 @@ from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
 from qgraph.lowering.intrinsics.typed_functions import typed_word
 from qgraph.lowering.intrinsics.value_intrinsics import cast_word
-from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper, start_threads
+from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper
+from qgraph.lowering.numba_backend.cpu_runtime import ALONE, OWN, add_symbols, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.numbers.compile_errors import kernel_errors
 from qgraph.lowering.numbers.number_llvm import types
@@ -158,7 +157,7 @@ def _make_typing(float_type: str) -> _Typing:
 
 _COMPILERS = Compilers(_make_typing)
 # What was compiled lately, by meaning, with the function that keeps the meaning's objects alive.
-_LATELY: OrderedDict[object, tuple[Callable[..., Any], Function]] = OrderedDict()
+_LATELY: OrderedDict[object, tuple[Compiled, Function]] = OrderedDict()
 
 
 # --- typing -----------------------------------------------------------------------------------------------------------
@@ -282,6 +281,16 @@ def _typed(function: Function, argument_types: Sequence[Any], float_type: str) -
 # --- compiling --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """A kernel that was compiled: what Python calls, and what ``object_code.code_of`` keeps of it."""
+
+    call: Callable[..., bool]
+    library: Any
+    entry: str
+    environments: Mapping[str, Any]
+
+
 def compile_control(
     control: Function,
     argument_types: Sequence[Any],
@@ -289,8 +298,8 @@ def compile_control(
     watched: int,
     float_type: str,
     fastmath: bool,
-) -> Callable[..., bool]:
-    """Compile a kernel's control function, with all it calls, to one callable that releases the GIL: ``cpu_calls.Wrapper``.
+) -> Compiled:
+    """Compile a kernel's control function, with all it calls, to one callable that releases the GIL: ``Wrapper``.
 
     Functions of one meaning are compiled once: those of a notebook's cell that runs again, or of a factory.
 
@@ -306,6 +315,7 @@ def compile_control(
     """
     typing = _COMPILERS.get(float_type)
     start_threads()
+    add_symbols(OWN)
     with global_compiler_lock:
         key = structural_key(control), tuple(argument_types), watched, float_type, fastmath
         if key not in _LATELY:
@@ -324,7 +334,7 @@ def forget() -> None:
 
 def _compile_control(
     typing: _Typing, control: Function, argument_types: Sequence[Any], watched: int, fastmath: bool
-) -> Callable[..., bool]:
+) -> Compiled:
     session = Session(library=None, flags=_flags(fastmath), watched=watched)
     with kernel_errors(control, session.owners), global_compiler_lock, target_override("cpu"):
         # An engine gives nothing of its memory back before it goes, so each kernel has one of its own.
@@ -334,12 +344,11 @@ def _compile_control(
         typing.session = session
         try:
             compiled = _compile(typing, python_function(control), tuple(argument_types), None, entry=True)
-            _set_environments(typing.target, session)
+            environments = _set_environments(typing.target, session)
         finally:
             typing.target.forget(session)
             typing.session = None
-        call: Callable[..., bool] = compiled.entry_point
-        return call
+        return Compiled(compiled.entry_point, library, compiled.fndesc.llvm_cpython_wrapper_name, environments)
 
 
 def _flags(fastmath: bool) -> Any:
@@ -370,16 +379,19 @@ def _compile(
     return compiled
 
 
-def _set_environments(target: Any, session: Session) -> None:
-    """Give each function the Python objects that it refers to, as ``print`` does. Numba does it for the entry only."""
+def _set_environments(target: Any, session: Session) -> dict[str, Any]:
+    """Give each function the Python objects that it refers to, as ``print`` does. Numba does it for the entry only.
+
+    Returns them by name.
+    """
     library = session.library
     present = {variable.name for variable in numba.final_module(library).global_variables}
-    for compiled in session.compiled:
-        name = target.get_env_name(compiled.fndesc)
-        if name in present:
-            library.codegen.set_env(name, compiled.environment)
+    found = {target.get_env_name(compiled.fndesc): compiled.environment for compiled in session.compiled}
+    for name in found.keys() & present:
+        library.codegen.set_env(name, found[name])
     # The machine code keeps plain pointers; the entry point owns the library.
-    library.environments = [compiled.environment for compiled in session.compiled]
+    library.environments = list(found.values())
+    return found
 
 
 # --- parallel calls ---------------------------------------------------------------------------------------------------
@@ -444,7 +456,7 @@ def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, 
     counts = _slot(builder, chunks)
     steps = _slot(builder, ir.Constant(_I64, 1))
     worker = _worker(context, builder.module, callee, packed_type)
-    alone = builder.load(builder.inttoptr(ir.Constant(_I64, ctypes.addressof(forks.FORKS.alone)), _I64.as_pointer()))
+    alone = builder.load(_alone(builder.module))
     given = [bases, counts, steps, builder.bitcast(data, _BYTES)]
     with builder.if_else(cgutils.is_null(builder, alone), likely=True) as (on_threads, here):
         with on_threads:
@@ -454,6 +466,15 @@ def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, 
     failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
     with builder.if_then(builder.icmp_unsigned("!=", failed, ir.Constant(_I32, 0)), likely=False):
         context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))
+
+
+def _alone(module: ir.Module) -> ir.GlobalVariable:
+    """The word that is not 0 where the threads were left behind, by name: code that is kept has no addresses in it."""
+    if ALONE in module.globals:
+        return module.get_global(ALONE)
+    word = ir.GlobalVariable(module, _I64, ALONE)
+    word.linkage = "external"
+    return word
 
 
 def _slot(builder: Any, value: ir.Value) -> ir.Value:

@@ -7,48 +7,25 @@ short loop. Here Python holds the arguments until the call returns, and what a c
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core.callwrapper import PyCallWrapper
 
-from qgraph import forks
 from qgraph.compat.numpy import CLASS, DATA, DTYPE, FLAGS, NDIM, SHAPE, STRIDES, array_type
-from qgraph.errors import BackendError
+from qgraph.lowering.numba_backend.cpu_runtime import LOOKED_AT
 from qgraph.lowering.numbers.number_llvm import types
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _WORDS = _I64.as_pointer()
 
 _ARRAY = array_type()
-# NumPy's flags of what is aligned and writeable. What is contiguous shape and strides tell.
-_LOOKED_AT = 0x100 | 0x400
-
-
-# --- looking at arrays ------------------------------------------------------------------------------------------------
-
-
-def places_of(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.dtype[Any]]]:
-    """Words that say which arrays a call takes: dtype, flags, address, shape and strides of each; ``Wrapper`` compares them.
-
-    And the dtypes, to be held as long as the words: no other one may take their place.
-    """
-    dtypes = [array.dtype for array in arrays]
-    words = [
-        word
-        for array, dtype in zip(arrays, dtypes, strict=True)
-        for word in (id(dtype), array.flags.num & _LOOKED_AT, array.ctypes.data, *array.shape, *array.strides)
-    ]
-    return np.array(words, np.int64), dtypes
 
 
 class Wrapper(PyCallWrapper):
-    """What Python calls, with the arguments of the compiled function and the address of ``places_of`` words, or 0.
+    """What Python calls, with the arguments of the compiled function and the address of ``cpu_runtime.places_of`` words, or 0.
 
     It returns False, and has done nothing, where its arrays are not those of the words; else True, when the function has run.
     Nobody can change an array in between: the GIL is let go of after the looks, and what was seen is what the function gets.
@@ -103,11 +80,11 @@ def _look(builder: Any, arrays: Sequence[tuple[ir.Value, int]], words: ir.Value,
 
     for each, ndim in arrays:
         array = builder.bitcast(each, _ARRAY.as_pointer())
-        kind = builder.ptrtoint(_field(builder, array, CLASS), _I64)
-        _require(builder, builder.icmp_unsigned("==", kind, ir.Constant(_I64, id(np.ndarray))), another)
+        # Before anything else of it is read. No address stands in the code, which other processes run, too.
+        _require(builder, expected(builder.ptrtoint(_field(builder, array, CLASS), _I64)), another)
         same = builder.icmp_signed("==", _field(builder, array, NDIM), ir.Constant(_I32, ndim))
         _require(builder, same, another)
-        flags = builder.and_(_field(builder, array, FLAGS), ir.Constant(_I32, _LOOKED_AT))
+        flags = builder.and_(_field(builder, array, FLAGS), ir.Constant(_I32, LOOKED_AT))
         found = [builder.ptrtoint(_field(builder, array, DTYPE), _I64), builder.zext(flags, _I64)]
         found.append(builder.ptrtoint(_field(builder, array, DATA), _I64))
         for part in (SHAPE, STRIDES):
@@ -128,57 +105,3 @@ def _require(builder: Any, condition: ir.Value, otherwise: ir.Block) -> None:
     following = builder.append_basic_block()
     builder.cbranch(condition, following, otherwise)
     builder.position_at_end(following)
-
-
-# --- threads ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Threads:
-    """The threads of Numba's threading layer, of which a process has one."""
-
-    lock: threading.Lock = field(default_factory=forks.lock)
-    started: bool = False
-    # Serialises calls where the layer cannot run two at once.
-    call_lock: threading.RLock = field(default_factory=forks.rlock)
-
-
-_THREADS = _Threads()
-
-
-def start_threads() -> None:
-    """Start them, unless they run."""
-    with _THREADS.lock:
-        if not _THREADS.started:
-            import numba
-
-            try:
-                numba.get_num_threads()
-            except ValueError as error:  # NUMBA_THREADING_LAYER names one that is not installed, or none
-                found = str(error).partition("\n")[0]
-                raise BackendError(
-                    f"the cpu backend cannot run here: Numba says {found!r}",
-                    hint="unset NUMBA_THREADING_LAYER, or install what it names (pip install tbb for 'tbb')",
-                ) from None
-            _THREADS.started = True
-
-
-def threading_layer() -> str:
-    """The layer that runs the chunks: "omp", "tbb" or "workqueue"."""
-    import numba
-
-    start_threads()
-    name: str = numba.threading_layer()
-    return name
-
-
-def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``call``, on workqueue one at a time: there two at once abort the process."""
-    if threading_layer() != "workqueue":
-        return call
-
-    def taking_turns(*arguments: object) -> Any:
-        with _THREADS.call_lock:
-            return call(*arguments)
-
-    return taking_turns

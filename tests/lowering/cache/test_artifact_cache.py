@@ -44,7 +44,7 @@ sys.path[:0] = sys.argv[1:3]
 import numpy as np
 from kernels import kernel
 from qgraph.lowering.compile import compile_cuda
-from qgraph.lowering.cache.artifact_cache import _fields
+from qgraph.lowering.cache.artifact_cache import fields_of
 from qgraph.options import Options
 x = np.zeros(8, np.float32)
 found = compile_cuda(kernel.plan(x, x.copy()), (9, 0), Options())
@@ -52,7 +52,7 @@ import qgraph.runtime
 for module in pkgutil.walk_packages(qgraph.runtime.__path__, "qgraph.runtime."):
     importlib.import_module(module.name)
 print(json.dumps({
-    "codes": [_fields(code, ["task"]) for code in found.codes.values()],
+    "codes": [fields_of(code, ["task"]) for code in found.codes.values()],
     "told": [repr(found.ptx), found.cubin.hex(), found.device_runtime, found.dtypes],
     "from_disk": found.from_disk,
     "entries": [code.entry for code in found.codes.values()],
@@ -85,7 +85,7 @@ def test_another_process_imports_no_compiler(compiled, tmp_path):
     assert warm["compilers"] == []
     assert warm["from_disk"]
     assert warm["entries"] == [code.entry for code in here.codes.values()]
-    assert warm["codes"] == [artifact_cache._fields(code, ["task"]) for code in here.codes.values()]
+    assert warm["codes"] == [artifact_cache.fields_of(code, ["task"]) for code in here.codes.values()]
     assert warm["told"] == [repr(here.ptx), here.cubin.hex(), here.device_runtime, here.dtypes]
 
     moved = start("# one\n# two\n" + KERNEL)

@@ -283,7 +283,7 @@ def test_compilers_without_a_version_are_not_trusted(tmp_path):
 
 
 def test_compilers_that_came_another_way_are_not_trusted():
-    modules = {name: sys.modules.get(name, SimpleNamespace(__version__="?")) for name in toolchain_key._COMPILERS}
+    modules = {name: sys.modules.get(name, SimpleNamespace(__version__="?")) for name in toolchain_key.COMPILERS}
     with pytest.raises(Unstable, match="which is not the installed one"):
         toolchain_key.confirm({**modules, "numba": SimpleNamespace(__version__="0.1")})
 

@@ -213,7 +213,7 @@ def function(source, **names):
 
 task = function("def task(chunk, a): print('value', a * 2)")
 code = function("def k(n, a):\\n f(n, a)\\n print(n, True)", f=ParallelFunction(task))
-call = numba_cpu.compile_control(code, (types.int64, types.float64), watched=0, float_type="float64", fastmath=False)
+call = numba_cpu.compile_control(code, (types.int64, types.float64), watched=0, float_type="float64", fastmath=False).call
 call(1, 1.5, 0)
 call(4, 1.5, 0)
 """
@@ -284,7 +284,7 @@ LAYER_PROGRAM = """
 import ast, threading
 import numpy as np
 from numba.core import types
-from qgraph.lowering.numba_backend import cpu_call_wrapper as cpu_calls
+from qgraph.lowering.numba_backend import cpu_runtime as cpu_calls
 from qgraph.lowering.numba_backend import cpu as numba_cpu
 from qgraph.ir.functions import Function, ParallelFunction
 
@@ -294,7 +294,7 @@ def function(source, **names):
 
 task = function("def task(chunk, y): y[chunk] += 1")
 code = function("def k(y):\\n for i in range(200): f(8, y)", f=ParallelFunction(task))
-call = numba_cpu.compile_control(code, (types.int64[::1],), watched=0, float_type="float64", fastmath=False)
+call = numba_cpu.compile_control(code, (types.int64[::1],), watched=0, float_type="float64", fastmath=False).call
 
 def run(y):
     for _ in range(5):

@@ -10,7 +10,7 @@ import pytest
 from numba.core import types
 
 from qgraph.ir.functions import Function
-from qgraph.lowering.numba_backend import cpu, cpu_call_wrapper
+from qgraph.lowering.numba_backend import cpu, cpu_runtime
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def add():
     tree = ast.parse("def add(x, n, y):\n    for i in range(n):\n        x[0, i] += y[i]").body[0]
     kinds = (types.float64[:, ::1], types.int64, types.Array(types.float64, 1, "A", readonly=True))
     code = Function("add", tree, {}, "<kernel>")
-    return cpu.compile_control(code, kinds, watched=3, float_type="float64", fastmath=False)
+    return cpu.compile_control(code, kinds, watched=3, float_type="float64", fastmath=False).call
 
 
 def arrays():
@@ -35,7 +35,7 @@ def test_where_nothing_is_told_nobody_looks(add):
 
 def test_the_arrays_of_the_words(add):
     x, y = arrays()
-    words, _held = cpu_call_wrapper.places_of([x, y])
+    words, _held = cpu_runtime.places_of([x, y])
     for times in (1, 2):
         assert add(x, 5, y, words.ctypes.data) is True
         np.testing.assert_array_equal(x[0], times * y)
@@ -66,7 +66,7 @@ OTHERS = {
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
 def test_other_arrays(add, change):
     x, y = arrays()
-    words, _held = cpu_call_wrapper.places_of([x, y])
+    words, _held = cpu_runtime.places_of([x, y])
     first, second = change(x, y)
     assert add(first, 5, second, words.ctypes.data) is False
     assert not x.any()
@@ -83,7 +83,7 @@ def test_arguments_that_are_missing_or_no_numbers_are_errors(add):
 
 def test_no_reference_is_left_or_lost(add):
     x, y = arrays()
-    words, held = cpu_call_wrapper.places_of([x, y])
+    words, held = cpu_runtime.places_of([x, y])
     address = words.ctypes.data
     before = [sys.getrefcount(each) for each in (x, y, *held)]
     for _ in range(100):
