@@ -38,7 +38,9 @@ def _at_once(a, b, x):
 def problem(count: int, rows: int, dtype: str) -> tuple[Any, Any, Any]:
     """Matrices that need row exchanges, right sides, and NumPy's solutions in float64."""
     rng = np.random.default_rng(0)
-    a = rng.random((count, rows, rows)) - 0.5 + 2 * rng.permuted(np.eye(rows)[None].repeat(count, 0), axis=1)
+    # Rows in any order, each with an element that is greater than the others together: well-conditioned.
+    order = rng.permuted(np.arange(rows)[None].repeat(count, 0), axis=1)
+    a = rng.random((count, rows, rows)) - 0.5 + rows * np.eye(rows)[order]
     b = rng.random((count, rows))
     a, b = a.astype(dtype), b.astype(dtype)
     return a, b, np.linalg.solve(a.astype(np.float64), b.astype(np.float64)[..., None])[..., 0]
