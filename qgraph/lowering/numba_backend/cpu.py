@@ -16,6 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, compiler
 from numba.core import ir as numba_ir
+from numba.core.callconv import Status, excinfo_ptr_t
 from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
@@ -423,48 +424,45 @@ class _Callee:
     function: Any
     signature: Any
 
-    def call(self, builder: Any, args: Sequence[ir.Value]) -> None:
-        """Call it where a failure can propagate: on the calling thread."""
-        self.context.get_function(self.function, self.signature)(builder, tuple(args))
-
-    def descriptor(self) -> Any:
-        """What ``call_internal`` needs to know of it."""
-        return self.context.typing_context.session.descriptors[self.function.get_impl_key(self.signature)]
+    def call(self, builder: Any, args: Sequence[ir.Value]) -> Any:
+        """Call it, and go on whatever happens; returns the status."""
+        descriptor = self.context.typing_context.session.descriptors[self.function.get_impl_key(self.signature)]
+        return self.context.call_internal_no_propagate(builder, descriptor, self.signature, args)[0]
 
 
 def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[ir.Value]) -> None:
+    """Call the worker on Numba's threads over the chunk numbers; here one chunk, and all where threads were left behind.
+
+    The worker has the only copy of the loop's code: to optimise that is most of what compiling takes.
+    """
     chunks, operands = args[0], args[1:]
     one = ir.Constant(_I64, 1)
-    with builder.if_else(builder.icmp_signed("<=", chunks, one)) as (inline, spread):
-        with inline, builder.if_then(builder.icmp_signed("==", chunks, one)):
-            callee.call(builder, (ir.Constant(_I64, 0), *operands))
-        with spread:
-            _emit_spread(context, builder, callee, chunks, operands)
-
-
-def _emit_spread(context: Any, builder: Any, callee: _Callee, chunks: ir.Value, operands: Sequence[ir.Value]) -> None:
-    """Call the worker on Numba's threads over the chunk numbers; where those were left behind, do them all here, in order."""
-    packed_type = ir.LiteralStructType([*(value.type for value in operands), _I32])
+    code, error = ir.Constant(_I32, 0), ir.Constant(excinfo_ptr_t, None)
+    packed_type = ir.LiteralStructType([value.type for value in (*operands, code, error)])
     packed = ir.Constant(packed_type, ir.Undefined)
-    for index, value in enumerate((*operands, ir.Constant(_I32, 0))):
+    for index, value in enumerate((*operands, code, error)):
         packed = builder.insert_value(packed, value, index)
     # Slots of the entry block: a device loop comes here a million times, and the stack must not grow.
     data = cgutils.alloca_once_value(builder, packed)
     builder.store(packed, data)
     # The scheduler only adds step * chunk to the base pointer: from null, the pointer is the chunk's number.
-    bases = _slot(builder, ir.Constant(_BYTES, None))
-    counts = _slot(builder, chunks)
-    steps = _slot(builder, ir.Constant(_I64, 1))
+    given = [_slot(builder, value) for value in (ir.Constant(_BYTES, None), chunks, one)]
+    given.append(builder.bitcast(data, _BYTES))
     worker = _worker(context, builder.module, callee, packed_type)
-    alone = builder.load(_alone(builder.module))
-    given = [bases, counts, steps, builder.bitcast(data, _BYTES)]
-    with builder.if_else(cgutils.is_null(builder, alone), likely=True) as (on_threads, here):
-        with on_threads:
-            numba.parallel_for(builder, worker, *given)
+    alone = cgutils.is_not_null(builder, builder.load(_alone(builder.module)))
+    single = builder.icmp_signed("<=", chunks, one)
+    with builder.if_else(builder.or_(single, alone)) as (here, on_threads):
         with here:
             builder.call(worker, given)
+        with on_threads:
+            numba.parallel_for(builder, worker, *given)
     failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
-    with builder.if_then(builder.icmp_unsigned("!=", failed, ir.Constant(_I32, 0)), likely=False):
+    with builder.if_then(cgutils.is_not_null(builder, failed), likely=False):
+        # Of several errors nobody knows which is the first.
+        with builder.if_then(single):
+            told = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands) + 1))
+            status = Status(failed, *[None] * (len(Status._fields) - 2), excinfoptr=told)
+            context.call_conv.return_status_propagate(builder, status)
         context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))
 
 
@@ -484,7 +482,7 @@ def _slot(builder: Any, value: ir.Value) -> ir.Value:
 
 
 def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.Function:
-    """What a thread runs: the chunk function for each number from the "pointer" on."""
+    """What a thread runs: the chunk function for each number from the "pointer" on. The last fields say how one failed."""
     size = _I64.as_pointer()
     worker_type = ir.FunctionType(ir.VoidType(), [_BYTES.as_pointer(), size, size, _BYTES])
     worker = ir.Function(module, worker_type, module.get_unique_name("qgraph_worker"))
@@ -492,12 +490,13 @@ def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.
     builder = ir.IRBuilder(worker.append_basic_block("entry"))
     data = builder.bitcast(worker.args[3], packed_type.as_pointer())
     packed = builder.load(data)
-    operands = [builder.extract_value(packed, index) for index in range(len(packed_type) - 1)]
+    *operands, code, error = range(len(packed_type))
+    values = [builder.extract_value(packed, index) for index in operands]
     first = builder.ptrtoint(builder.load(worker.args[0]), _I64)
     with cgutils.for_range(builder, builder.load(worker.args[1])) as loop:
-        chunk = builder.add(first, loop.index)
-        status, _ = context.call_internal_no_propagate(builder, callee.descriptor(), callee.signature, [chunk, *operands])
+        status = callee.call(builder, [builder.add(first, loop.index), *values])
         with builder.if_then(status.is_error, likely=False):
-            builder.store(ir.Constant(_I32, 1), cgutils.gep_inbounds(builder, data, 0, len(packed_type) - 1))
+            builder.store(status.code, cgutils.gep_inbounds(builder, data, 0, code))
+            builder.store(status.excinfoptr, cgutils.gep_inbounds(builder, data, 0, error))
     builder.ret_void()
     return worker
