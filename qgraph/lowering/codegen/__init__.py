@@ -17,7 +17,7 @@ are not counted, too: each copy has its arrays as parameters, which lets their l
 Reductions (``reductions.py``): a grid that stays on the device, of threads with columns of the last axis and several rows
 each; half of the blocks that fit, while a thread has few iterations. Lanes combine by shuffles, warps in shared memory.
 
-Handing on (``handed_on.py``): in the copies of a loop whose kernels come one after the other no last block finishes a reduction.
+Handing on (``handed_on.py``): in copies of a loop whose kernels come one after the other no last block finishes a reduction.
 Each block of the next kernel combines the results of all blocks itself, in the order of a last block, and evaluates the
 statements behind the reduction, which must be pure: no ticket, no fence. A kernel of one block ends each turn.
 
