@@ -157,13 +157,14 @@ class _PtxCompiler:
     def _ptx(self, code: TaskCode, function: Function, block_size: int | None, *, waits_last: bool) -> Callable[[], str]:
         """What waits for the PTX of a task, to be called once."""
         float_type, saved = self.plan.program.float_type, self.saved
+        combines = bool(code.task.reductions or code.handed)
         # All that the compiler is told besides the function and its types, so that the disk's keys say all of it.
         settings: dict[str, Any] = {
             "float_type": float_type,
             "capability": self.capability,
             "fastmath": self.options.fastmath,
             # Blocks of tiles are no smaller than one, and those that combine values are whole warps.
-            "launch_bound": max(block_size, WARP if code.task.reductions else TILE_HEIGHT) if block_size is not None else None,
+            "launch_bound": max(block_size, WARP if combines else TILE_HEIGHT) if block_size is not None else None,
             "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
             "index64": self.index64,
             "waits_last": waits_last,
