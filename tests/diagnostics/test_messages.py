@@ -233,16 +233,6 @@ def syntax_return_inside_a_loop():
 
 
 @bad(SYNTAX)
-def syntax_return_an_array():
-    def kernel(x):
-        for i in range(x.shape[0]):
-            x[i] += 1
-        return x
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
 def syntax_async_def():
     async def kernel(x):
         x[0] = 1.0
@@ -1844,14 +1834,35 @@ def syntax_return_a_slice():
 
 
 @bad(SYNTAX)
-def syntax_return_a_temporary():
+def syntax_return_one_of_two_arrays():
     def kernel(x):
-        t = qgraph.zeros(3, np.float64)
-        for i in range(3):
-            t[i] = x[i]
-        return t
+        t, u = qgraph.zeros(3), qgraph.full(3, 1.0)
+        if x[0] > 0:
+            return t
+        return u
 
     return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_return_arrays_that_changed_places():
+    def kernel(x, y, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                y[i] = x[i] + 1
+            x, y = y, x
+        return x
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def syntax_return_memory_of_the_graph():
+    def kernel(n):
+        t = qgraph.zeros(n, alloc=True)
+        return t
+
+    return kernel, (3,)
 
 
 @bad(SYNTAX)
