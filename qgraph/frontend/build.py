@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import matrices_in_loops
-from qgraph.frontend.arrays import array_reductions, array_statements, assignments
+from qgraph.frontend.arrays import array_reductions, assignments, new_arrays
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
@@ -111,7 +111,7 @@ def _built(
         # Loops look at what is noted there.
         _ = unit.exits
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(array_statements.bind_view, array_reductions.reduce_arrays))
+    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
     given = frozenset() if result is None else frozenset(result.arrays())

@@ -160,3 +160,13 @@ def test_refused_by_name(function: Any, args: tuple[Any, ...], message: str) -> 
 def test_check_compares_what_is_returned() -> None:
     report = qgraph.kernel(scaled).check(np.arange(4.0), 3)
     assert report.orders == 3
+
+
+def expression(x: Any, y: Any) -> Any:
+    t = x * 2 + y
+    return t, t > 1, np.sum(t)
+
+
+def test_code_for_devices() -> None:
+    texts = qgraph.kernel(expression).ptx(np.zeros(3, np.float32), np.zeros(3, np.float32))
+    assert len(texts) >= 3
