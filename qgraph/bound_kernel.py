@@ -78,6 +78,11 @@ class Bound:
                 "this kernel is bound to NumPy arrays, which each launch copies to the device anew",
                 hint="bind it to arrays on the device: qgraph.asarray(x, backend='cuda')",
             )
+        if arguments.specialisation.returns_arrays:
+            raise BackendError(
+                "this kernel returns arrays, which are new ones at each launch",
+                hint="pass an array for the result, and write to that",
+            )
         if arguments.specialisation.executable is not arguments.executable or not arguments.holds():
             self.launch = arguments.launcher()
         try:
@@ -125,6 +130,11 @@ class _Arguments:
         # The numbers are of the program for this alias pattern: another one may need other ones.
         self.call = Call(leaves, self.specialisation.host_values(leaves), 0)
 
+    @property
+    def _calls(self) -> bool:
+        """Whether a launch is a call of its own: arrays are copied, or made, for each."""
+        return self.staged or self.specialisation.returns_arrays
+
     def _read(self) -> tuple[tuple[Any, ...], Any, tuple[Any, ...], bool]:
         kernel, given = self._kernel, self._given
         values = kernel._complete(given)
@@ -142,8 +152,10 @@ class _Arguments:
         if not self.holds():
             self._look()
         if self.staged:
-            return self._launch_staged
+            return self._launch_anew_each_time
         self.specialisation = kernel._specialisation(self._variant, self._aliases)
+        if self.specialisation.returns_arrays:
+            return self._launch_anew_each_time
         self.executable = kernel._executable(self.specialisation)
         again = self.specialisation.again(self.executable, self.call, held=True)
         if again is None:
@@ -195,7 +207,7 @@ class _Arguments:
                 )
         return self._kernel._run((*{**values, **numbers}.values(), *self.values[len(self._given) :]))
 
-    def _launch_staged(self, **numbers: Any) -> Any:
+    def _launch_anew_each_time(self, **numbers: Any) -> Any:
         if numbers:
             return self.launch_with(numbers)
         return self._kernel._run(self.values) if self.holds() else self.launch_anew()
@@ -203,7 +215,7 @@ class _Arguments:
     def launch_anew(self) -> Any:
         """Launch what the kernel has built since, or builds now."""
         self._new_launcher()
-        return self._kernel._run(self.values) if self.staged else self._launch_now()
+        return self._kernel._run(self.values) if self._calls else self._launch_now()
 
     def launch_after(self, error: CudaError) -> Any:
         """Launch after a failure, where that can be made good; raises it otherwise. Under capture, add nodes instead."""

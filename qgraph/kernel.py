@@ -21,7 +21,7 @@ from qgraph.options import Options
 from qgraph.pickling import ByName
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
 from qgraph.runtime.values.array_view import ArrayView
-from qgraph.runtime.values.prepared_call import CHANGED, Call
+from qgraph.runtime.values.prepared_call import CHANGED
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code, streams_of
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
@@ -177,21 +177,29 @@ class Kernel(ByName, Introspection):
             variant.streams.warn_staging()
             moved, finish = staged
             with streams:
-                result = self._launch(variant, moved, False, streams.current())[2]
+                launched = self._launch(variant, moved, False, streams.current(), leaves)
             finish()
-            return result
+            return launched[2]() if launched[0].returns_arrays else launched[2]
         with streams if streams.joined else nullcontext():
             launched = self._launch(variant, leaves, simple, streams.current())
         if not streams.joined:
             self._recent.notice(key, values, launched, reading.default)
         return launched[2]
 
-    def _launch(self, variant: Variant, leaves: tuple[Any, ...], simple: bool, stream: int) -> Launched:
+    def _launch(
+        self,
+        variant: Variant,
+        leaves: tuple[Any, ...],
+        simple: bool,
+        stream: int,
+        given: tuple[Any, ...] | None = None,
+    ) -> Launched:
+        """``given``: the caller's leaves where ``leaves`` are copies of them; then arrays are returned as a function."""
         aliases = () if simple else variant.check(leaves)
         specialisation = self._latest
         if specialisation is None or specialisation.variant is not variant or specialisation.aliases != aliases:
             specialisation = self._specialisation(variant, aliases)
-        call = Call(leaves, specialisation.host_values(leaves), stream)
+        call = specialisation.call(leaves, stream)
         try:
             numbers = (specialisation.executable or self._executable(specialisation, stream)).launch(call)
         except StreamCaptured:
@@ -200,9 +208,13 @@ class Kernel(ByName, Introspection):
         except CudaError as error:
             self._recover(error, variant)
             specialisation = self._specialisation(variant, aliases)
+            call = specialisation.call(leaves, stream)
             numbers = self._executable(specialisation).launch(call)
         self._ran.specialisation = specialisation
-        return specialisation, call, None if numbers is None else specialisation.value(numbers)
+        if given is not None and specialisation.returns_arrays:
+            # What is copied to the host is there only after the launch is in order with other streams.
+            return specialisation, call, functools.partial(specialisation.result, numbers, call, given)
+        return specialisation, call, specialisation.result(numbers, call)
 
     def _recover(self, error: CudaError, variant: Variant | None = None) -> None:
         """After the primary context was reset, everything is built anew; any other failure is the caller's to see.

@@ -267,7 +267,7 @@ def makes_array(kind: str) -> Callable[[_Maker], _Maker]:
 def array_maker(function: object) -> str | None:
     """What kind of array ``function`` makes (``zeros``, ``empty_like``, ...), None where it makes none."""
 
-    numpy_makers = (np.empty, np.zeros, np.full, np.empty_like, np.zeros_like, np.full_like)
+    numpy_makers = (np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like)
     if any(function is maker for maker in numpy_makers):
         return str(getattr(function, "__name__", ""))
     found = _MAKERS.get(id(function))

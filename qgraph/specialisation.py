@@ -22,7 +22,8 @@ from qgraph.options import Options
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
-from qgraph.runtime.values.results import assembler
+from qgraph.runtime.values.results import assembler, with_arrays
+from qgraph.runtime.values.temporaries import Temporaries
 
 Aliases = tuple[tuple[int, int, str], ...]
 
@@ -229,6 +230,44 @@ class Specialisation:
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = forks.lock()
+        # The arrays that each call makes for its caller.
+        self._returned = Temporaries(self.plan.program, self.plan.program.returned)
+
+    @property
+    def returns_arrays(self) -> bool:
+        """Whether a call gives arrays: then none is repeated as it is, since its arrays are new ones."""
+        return self.plan.program.returns_arrays
+
+    def call(self, leaves: tuple[Any, ...], stream: int) -> Call:
+        """A call with these leaves; arrays that the kernel returns are made now, on the side of the first argument."""
+        host = self.host_values(leaves)
+        if self._returned.empty:
+            return Call(leaves, host, stream)
+        variant = self.variant
+        side = next((leaves[index] for index in variant.arrays), None)
+        # What knows all libraries' arrays is loaded by now: some argument was described.
+        from qgraph.runtime.arguments import new_arrays
+
+        new = new_arrays.maker(side, variant.device if variant.backend == "cuda" else None)
+        return Call((*leaves, *(new(shape, dtype) for shape, dtype in self._returned.shapes(host))), host, stream)
+
+    def result(self, numbers: tuple[Any, ...] | None, call: Call, given: tuple[Any, ...] | None = None) -> Any:
+        """What ``call`` gives its caller; ``given`` are the leaves that were passed, where ``call`` has copies of them."""
+        result = self.plan.program.result
+        if result is None or not self.returns_arrays:
+            return None if numbers is None else self.value(numbers)
+        values: list[Any] = list(call.values)
+        if given is not None:
+            from qgraph.runtime.arguments import new_arrays
+
+            side = next((given[index] for index in self.variant.arrays), None)
+            made = values[len(given) :]
+            values = [*given, *(new_arrays.on_host(side, each) for each in made)]
+        program = self.plan.program
+        leaves = (*program.leaves, *(each.leaf for each in program.returned))
+        names = set(result.arrays())
+        arrays = {leaf.name: value.owner for leaf, value in zip(leaves, values, strict=True) if leaf.name in names}
+        return with_arrays(result, numbers, arrays)
 
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
@@ -253,6 +292,8 @@ class Specialisation:
 
         None where there is no such way. Where its arrays are ``held``, it takes none.
         """
+        if self.returns_arrays:
+            return None
         return _AGAIN[self.variant.backend](executable, call, self.variant, held)
 
     def capture(self, call: Call) -> CapturedRun:

@@ -178,6 +178,15 @@ class Upload:
                 root[...] = qgraph.to_numpy(device)
 
 
+def is_array(value: Any) -> bool:
+    """Whether it is an array on some device, or of the host."""
+    return isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
+
+
+def _downloaded(value: Any) -> Any:
+    return qgraph.to_numpy(value) if is_array(value) else rebuild(value, _downloaded)
+
+
 def rebuild(value: Any, convert: Callable[[Any], Any]) -> Any:
     """A tuple, named tuple or dataclass with ``convert`` applied to its parts; anything else as it is."""
     if isinstance(value, tuple):
@@ -240,7 +249,7 @@ class Rig:
         result = kernel(*upload(args), **{name: upload(value) for name, value in keywords.items()})
         qgraph.synchronize()
         upload.download()
-        return result
+        return _downloaded(result)
 
     def device(self, array: np.ndarray) -> Any:
         """``array`` where this backend wants it: on the device for cuda, itself elsewhere."""
@@ -304,7 +313,10 @@ def assert_returned(result: Any, wanted: Any, tolerance: float, where: str = "th
     if isinstance(wanted, np.generic):
         wanted = wanted.item()
     assert type(result) is type(wanted), f"{where} is {result!r}, and should be {wanted!r}"
-    if isinstance(wanted, (float, complex)):
+    if isinstance(wanted, np.ndarray):
+        assert result.shape == wanted.shape, where
+        assert_same(result, wanted, where)
+    elif isinstance(wanted, (float, complex)):
         np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance, err_msg=where)
     elif isinstance(wanted, tuple):
         for index, (part, wanted_part) in enumerate(zip(result, wanted, strict=True)):

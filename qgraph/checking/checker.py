@@ -104,7 +104,11 @@ class _Run:
         copies, self._regions = copied_to_host([values[position] for position in positions])
         for position, copy in zip(positions, copies, strict=True):
             given[position] = copy
-        self.program = program = variant.program_for(variant.check(tuple(given)))
+        program = variant.program_for(variant.check(tuple(given)))
+        # What the caller would get is a temporary of the run.
+        self._returned = len(program.returned)
+        program = replace(program, returned=(), temporaries=(*program.returned, *program.temporaries))
+        self.program = program
         refuse_cuda_only(program, "cpu")
         made = instrument(program, CheckerWords())
         ordered, self.loops = with_chosen_order(made.program)
@@ -171,7 +175,8 @@ class _Run:
     def _different(self, before: Sequence[np.ndarray], numbers: tuple[Any, ...] | None) -> str:
         """The first array, or number, that differs from program order; empty where there is none."""
         now = [region.memory.copy() for region in self._regions]
-        arrays = [each for each in self._arrays()[: len(self.program.leaves)] if each[0] in self.program.written]
+        seen = self._arrays()[: len(self.program.leaves) + self._returned]
+        arrays = [each for each in seen if each[0] in self.program.written]
         results = []
         for memory in (now, before):
             for region, held in zip(self._regions, memory, strict=True):

@@ -9,16 +9,15 @@ from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import matrices_in_loops
-from qgraph.frontend.arrays import array_reductions, array_statements, assignments
+from qgraph.frontend.arrays import array_reductions, assignments, new_arrays
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
 from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
 from qgraph.frontend.desugar.raised_errors import as_branch
-from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.inference.trip_counts import with_inner_lengths
-from qgraph.frontend.names.bindings import Binding, LeafRef, ScalarRef, StructRef, bind_type
-from qgraph.frontend.names.function_frame import Frame, Structure, occurrences
+from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, ScalarRef, StructRef, ViewRef, bind_type
+from qgraph.frontend.names.function_frame import Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.statements import branches, loops, temporaries
@@ -108,14 +107,14 @@ def _built(
     tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
-    _refuse_returned_arrays(scope, tree)
     if globals_.checks_indices:
         # Loops look at what is noted there.
         _ = unit.exits
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(array_statements.bind_view, array_reductions.reduce_arrays))
+    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays))
     enter_function(region, scope, tree)
     result = None if frame.returns is None else _result(region, scope, frame.returns)
+    given = frozenset() if result is None else frozenset(result.arrays())
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
@@ -135,7 +134,8 @@ def _built(
         flags=tuple(unit.flags),
         compiled_in=globals_.compiled_in,
         result=result,
-        temporaries=tuple(unit.temporaries),
+        returned=tuple(each for each in unit.temporaries if each.leaf.name in given),
+        temporaries=tuple(each for each in unit.temporaries if each.leaf.name not in given),
         faults=tuple(unit.faults),
         exits=unit.exits if unit.leaves_early else None,
     )
@@ -154,24 +154,6 @@ def _start(unit: ProgramBuilder, span: Span) -> list[Statement]:
         resets += (set_slot(slot, value) for slot, value in words)
         slots.append(first)
     return task_statements(small_task(unit, "start", span, Body(unit), resets, writes=slots))
-
-
-def _refuse_returned_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
-    """Arguments, and parts of them, told at the `return`; what else is an array comes out at the end."""
-    for node in ast.walk(tree):
-        value = node.value if isinstance(node, ast.Return) else None
-        for part in value.elts if isinstance(value, ast.Tuple) else [value]:
-            if part is not None and _is_array(scope, part):
-                raise _returned_array(scope.span(part))
-
-
-def _returned_array(span: Span) -> KernelSyntaxError:
-    return KernelSyntaxError("a kernel cannot return an array", span, hint="write the result to an array argument")
-
-
-def _is_array(scope: Scope, node: ast.expr) -> bool:
-    assert scope.frame is not None
-    return not any(map(scope.frame.assigned, occurrences([node]))) and rank(scope, node) > 0
 
 
 def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
@@ -201,14 +183,37 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
         parts = {f"{structure.name}{k}": child for k, child in enumerate(bound.children.values())}
         scope.names.update(parts)
         return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name)) for name in parts))
+    if (isinstance(bound, LeafRef) and bound.is_array) or isinstance(bound, ViewRef):
+        return Result(leaf=_returned(region.unit, scope.source.span, bound))
+    if isinstance(bound, Poisoned) and not bound.number:
+        raise KernelSyntaxError(
+            f"{scope.source.name}() returns an array from a loop or branch, and only a call decides which",
+            scope.source.span,
+            also=(("here", bound.span),),
+            hint="return one array, at the end of the kernel: write the elements in the branches",
+        )
     if not isinstance(bound, ScalarRef):
         value = ast.copy_location(load(structure.name), scope.source.tree)
-        if rank(scope, value) > 0:
-            raise _returned_array(scope.source.span)
         region.run(scope).assign(scope, structure.name, value)
         bound = scope.names[structure.name]
         assert isinstance(bound, ScalarRef)
     return Result(bound.slot)
+
+
+def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str:
+    """The leaf of an array that the kernel returns: an argument, or memory that the call makes for the caller."""
+    leaf = bound.leaf
+    made = [each for each in unit.temporaries if each.leaf.name == leaf.name]
+    if isinstance(bound, ViewRef):
+        found, hint = f"a part of `{leaf.path}`", f"return `{leaf.path}`, and take the part of it after the call"
+    elif leaf.name in unit.selections:
+        found = f"`{leaf.path}`, which changes places with another array where only the device knows it"
+        hint = "return all of these arrays, or copy the elements to one of them"
+    elif any(each.in_graph for each in made):
+        found, hint = f"`{leaf.path}`, whose memory the graph itself takes and frees", "leave out alloc=True"
+    else:
+        return leaf.name
+    raise KernelSyntaxError(f"a kernel cannot return {found}", span, hint=hint)
 
 
 def float_type_of(leaves: tuple[Leaf, ...]) -> Literal["float32", "float64"]:

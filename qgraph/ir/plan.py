@@ -253,9 +253,10 @@ class GraphPlan:
         head = f"{program.name}: {counts}, {program.float_type}"
         sizes = {value.name: value.text for value in program.host_values}
         arrays = [
-            f"  temporary {each.leaf.path}: {each.leaf.type.dtype}[{', '.join(sizes[name] for name in each.shape)}]"
+            f"  {word} {each.leaf.path}: {each.leaf.type.dtype}[{', '.join(sizes[name] for name in each.shape)}]"
             + (", memory of the graph" if each.in_graph else "")
-            for each in program.temporaries
+            for word, those in (("returned", program.returned), ("temporary", program.temporaries))
+            for each in those
         ]
         block = [] if self.one_block is None else [f"  {self.one_block}"]
         return "\n".join([head, *block, *arrays, *self._region_lines(0, 1)])

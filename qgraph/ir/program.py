@@ -318,11 +318,15 @@ Statement = TaskStatement | Loop | Branch | NodeStatement
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the kernel returns: a number in ``slot``, or ``cls`` (tuple, a named tuple, a dataclass) of ``items``."""
+    """What the kernel returns: a number in ``slot``, the array ``leaf``, or ``cls`` of ``items``.
+
+    ``cls`` is tuple, a named tuple or a dataclass; ``leaf`` an argument, or one of ``Program.returned``.
+    """
 
     slot: Slot | None = None
     cls: type | None = None
     items: tuple[Result, ...] = ()
+    leaf: str = ""
 
     def slots(self) -> Iterator[Slot]:
         """The slots of all numbers in it."""
@@ -330,6 +334,13 @@ class Result:
             yield self.slot
         for item in self.items:
             yield from item.slots()
+
+    def arrays(self) -> Iterator[str]:
+        """The leaves of all arrays in it."""
+        if self.leaf:
+            yield self.leaf
+        for item in self.items:
+            yield from item.arrays()
 
 
 # The parameter that is the scratch memory, as int64.
@@ -358,6 +369,8 @@ class Program:
     flags: tuple[tuple[str, Span], ...]
     compiled_in: CompiledIn = field(compare=False)
     result: Result | None = None
+    # Arrays that are made for the caller before each launch: a call has them after the caller's leaves.
+    returned: tuple[Temporary, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
     faults: tuple[Fault, ...] = ()
     # None where no fault ends an iteration.
@@ -365,8 +378,18 @@ class Program:
 
     @property
     def arrays_and_scalars(self) -> tuple[Leaf, ...]:
-        """What the tasks take: the caller's leaves, then the temporaries."""
-        return (*self.leaves, *(temporary.leaf for temporary in self.temporaries))
+        """What the tasks take: the caller's leaves, those of arrays that are returned, then the temporaries."""
+        return (*self.leaves, *(temporary.leaf for temporary in (*self.returned, *self.temporaries)))
+
+    @property
+    def returns_arrays(self) -> bool:
+        """Whether some part of what it returns is an array."""
+        return self.result is not None and any(self.result.arrays())
+
+    @property
+    def numbers(self) -> Result | None:
+        """What it returns, where a launch must read numbers for it."""
+        return self.result if self.result is not None and (any(self.result.slots()) or not self.returns_arrays) else None
 
     @property
     def scratch_words(self) -> int:

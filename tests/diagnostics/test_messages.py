@@ -233,16 +233,6 @@ def syntax_return_inside_a_loop():
 
 
 @bad(SYNTAX)
-def syntax_return_an_array():
-    def kernel(x):
-        for i in range(x.shape[0]):
-            x[i] += 1
-        return x
-
-    return kernel, (floats(),)
-
-
-@bad(SYNTAX)
 def syntax_async_def():
     async def kernel(x):
         x[0] = 1.0
@@ -405,8 +395,28 @@ def slice_index_is_an_array():
 @bad(SYNTAX)
 def slice_makes_a_new_array():
     def kernel(x):
-        y = x[1:] + x[:-1]
+        y = np.roll(x[1:] + x[:-1], 1)
         x[1:] = y
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def new_array_of_a_size_of_the_device():
+    def kernel(x, k):
+        t = x[: k[0]] + 1.0
+        x[0] = t[0]
+
+    return kernel, (floats(), np.zeros(1, np.int64))
+
+
+@bad(SYNTAX)
+def new_array_of_an_unknown_type():
+    def kernel(x):
+        s = 0.0
+        for i in range(x.shape[0]):
+            s += x[i]
+        return x * s
 
     return kernel, (floats(),)
 
@@ -1844,14 +1854,35 @@ def syntax_return_a_slice():
 
 
 @bad(SYNTAX)
-def syntax_return_a_temporary():
+def syntax_return_one_of_two_arrays():
     def kernel(x):
-        t = qgraph.zeros(3, np.float64)
-        for i in range(3):
-            t[i] = x[i]
-        return t
+        t, u = qgraph.zeros(3), qgraph.full(3, 1.0)
+        if x[0] > 0:
+            return t
+        return u
 
     return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_return_arrays_that_changed_places():
+    def kernel(x, y, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                y[i] = x[i] + 1
+            x, y = y, x
+        return x
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def syntax_return_memory_of_the_graph():
+    def kernel(n):
+        t = qgraph.zeros(n, alloc=True)
+        return t
+
+    return kernel, (3,)
 
 
 @bad(SYNTAX)
@@ -3536,7 +3567,7 @@ def a_temporary_like_a_part_of_a_length_of_the_device():
 @bad(TYPES)
 def a_new_array_as_a_condition():
     def kernel(x):
-        if np.ones(5) > x:
+        if np.arange(5) > x:
             x[0] = 1.0
 
     return kernel, (floats(),)
@@ -3699,7 +3730,7 @@ def a_matrix_times_a_vector():
 @bad(SYNTAX)
 def a_copy_with_a_name():
     def kernel(x):
-        c = np.copy(x)
+        c = np.ascontiguousarray(x)
         x[0] = c[1]
 
     return kernel, (floats(),)
@@ -3828,6 +3859,10 @@ def test_a_new_array_is_refused_with_what_to_write_instead(statement, made, tmp_
     if statement == "out[:] = {}" and made in (MAKERS["cumsum"], MAKERS["sort"], MAKERS["product_of_a_matrix"]):
         (node,) = qgraph.kernel(backend="cpu")(names["kernel"]).plan(*arguments).nodes
         assert node.kind == "library"
+        return
+    if statement == "w = {}" and made in (MAKERS["copy"], MAKERS["ones"]):
+        (temporary,) = qgraph.kernel(backend="cpu")(names["kernel"]).plan(*arguments).program.temporaries
+        assert str(temporary.leaf.type) == "float64[:]"
         return
     with pytest.raises(SYNTAX) as caught:
         qgraph.kernel(backend="cpu")(names["kernel"]).plan(*arguments)

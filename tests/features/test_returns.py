@@ -247,26 +247,6 @@ def test_a_kernel_of_numbers(rig):
     rig.check(no_loops_no_arrays, lambda: (30, 4.5))
 
 
-def an_array(x):
-    for i in range(x.shape[0]):
-        x[i] = 1
-    return x
-
-
-def an_array_in_a_tuple(x):
-    return 1, x
-
-
-def a_view(x):
-    return x[1:]
-
-
-@pytest.mark.parametrize("kernel", [an_array, an_array_in_a_tuple, a_view])
-def test_an_array_is_refused(rig, kernel):
-    with pytest.raises(qgraph.QGraphError, match="array"):
-        rig.run(rig.kernel(kernel), numbers())
-
-
 def shapes_differ(x, n):
     if n > 0:
         return 1

@@ -23,7 +23,7 @@ from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_oper
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
 from qgraph.frontend.inference.ranks import known, rank
-from qgraph.frontend.names.bindings import Binding, LeafRef, RangeRef, ViewAxis, ViewRef
+from qgraph.frontend.names.bindings import Binding, Extent, LeafRef, RangeRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import bind_value, evaluated
@@ -104,14 +104,18 @@ class Elements(Elementwise):
         self._lengths = Lengths(self._region, self.scope, [along.count for along in view.along], texts)
         return view
 
-    def frame_all(self, value: ast.expr, *, exact: bool) -> None:
-        """The loop goes over the elements of an expression; ``exact``: its operands are of one length, 1 is not repeated."""
+    def frame_all(self, value: ast.expr, *, exact: bool) -> list[Extent]:
+        """The loop goes over the elements of an expression, whose lengths it gives.
+
+        ``exact``: its operands are of one length, 1 is not repeated.
+        """
         ndim = rank(self.scope, value, self._ranks)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
         operands = [(operand, self._view(operand)) for operand in array_operands(self.scope, value, self._ranks)]
         for axis in range(-ndim, 0):
             lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
+        return self._lengths.settled(value)
 
     def _view(self, node: ast.expr) -> ViewRef:
         return view_of(self._region, self.scope, node, seen=self._seen)

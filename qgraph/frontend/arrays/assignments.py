@@ -59,7 +59,9 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
-    value = evaluated(region, scope, node.value)
+    made = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not isinstance(node.value, ast.Call)
+    # A new array has a type, which its numbers tell before they are kernel scalars.
+    value = node.value if made and rank(scope, node.value) else evaluated(region, scope, node.value)
     for target in node.targets:
         if isinstance(target, ast.Name):
             _bind_all(region, scope, [(target, value)])

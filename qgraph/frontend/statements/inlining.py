@@ -337,8 +337,8 @@ class _Calls(ast.NodeTransformer):
 
 
 def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node``, or where it reads array elements, the name of a scalar that keeps its value of now."""
-    if not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
+    """``node``, or where it reads array elements, the name of a scalar, or of a new array, that keeps its value of now."""
+    if rank(scope, node) == 0 and not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
         return node
     name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
     scope.names[name] = bind_value(region, scope, node)

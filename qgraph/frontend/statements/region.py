@@ -131,7 +131,8 @@ def _renames(scope: Scope, node: ast.Assign | ast.AnnAssign) -> bool:
     """Whether an array, part of one, or a tuple gets another name."""
     values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
     places = [value for value in values if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript))]
-    return any(rank(scope, place) > 0 or isinstance(quietly_static(scope, place), StructRef) for place in places)
+    structures = any(isinstance(quietly_static(scope, place), StructRef) for place in places)
+    return structures or any(value is not None and rank(scope, value) > 0 for value in values)
 
 
 def made_array(scope: Scope, value: ast.expr) -> str | None:

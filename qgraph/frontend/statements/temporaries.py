@@ -54,7 +54,7 @@ def temporary(region: Region, scope: Scope, name: ast.Name, value: ast.expr) -> 
         names.append(known.id)
     leaf = Leaf(unit.array_name(name.id), as_written(name), ArrayType(dtype, len(names), "C"))
     unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value), in_graph), tuple(extent for extent, _ in shape))
-    filler = {"zeros": ast.Constant(0), "full": arguments.get("value")}.get(kind.removesuffix("_like"))
+    filler = {"zeros": ast.Constant(0), "ones": ast.Constant(1), "full": arguments.get("value")}.get(kind.removesuffix("_like"))
     if filler is not None:
         _fill(region, scope, leaf, filler, value)
     return LeafRef(leaf)
@@ -73,9 +73,11 @@ def one_element(region: Region, scope: Scope, dtype: str, node: ast.expr, what: 
 _PARAMETERS = {
     "empty": ("shape", "dtype"),
     "zeros": ("shape", "dtype"),
+    "ones": ("shape", "dtype"),
     "full": ("shape", "value", "dtype"),
     "empty_like": ("like", "dtype"),
     "zeros_like": ("like", "dtype"),
+    "ones_like": ("like", "dtype"),
     "full_like": ("like", "value", "dtype"),
 }
 _SPELLINGS = {"fill_value": "value", "a": "like", "x": "like", "prototype": "like"}

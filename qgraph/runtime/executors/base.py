@@ -139,7 +139,7 @@ class CudaExecutable(ABC):
         self._arena_values: tuple[ArrayView, ...] = ()
         # The host values that those are for, and the grids.
         self._placed: tuple[int, ...] | None = None
-        result = plan.plan.program.result
+        result = plan.plan.program.numbers
         self._results = None if result is None else ResultReader(result, plan.dtypes)
         self._others = resources.others = self._make_others(scratch.pointer)
         words = self._words_read()

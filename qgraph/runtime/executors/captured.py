@@ -26,6 +26,11 @@ def capture(executable: CudaExecutable, call: Call) -> CapturedExecutable:
     """
     plan = executable.plan
     found = f"the stream {call.stream:#x} is being captured into a graph, and "
+    if plan.plan.program.returns_arrays:
+        raise CudaError(
+            f"{found}the array that the kernel returns would be a new one at each launch: nothing ran",
+            hint="pass an array for the result, and write to that",
+        )
     if plan.plan.program.result is not None:
         raise CudaError(
             f"{found}the call would wait for the numbers that the kernel returns: nothing ran",

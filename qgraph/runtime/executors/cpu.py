@@ -45,7 +45,7 @@ class CpuExecutable:
         # Nobody may note what the host has found already.
         notes = any(parameter.kind == "faults" for parameter in plan.parameters)
         self._faults = FaultReader(program.faults, program.tasks()) if notes else None
-        self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
+        self._results = None if program.numbers is None else ResultReader(program.numbers, plan.dtypes)
         statements = map(statement_kind, node_statements(program.body))
         calls = dict(filter(None, (each.on_cpu(reader_of(plan.dtypes)) for each in statements)))
         self._host_calls = tuple(calls.values())

@@ -73,7 +73,7 @@ class SimulatorExecutable:
         self._temporaries = Temporaries(program)
         self._hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._faults = FaultReader(program.faults, program.tasks())
-        self._results = None if program.result is None else ResultReader(program.result, plan.dtypes)
+        self._results = None if program.numbers is None else ResultReader(program.numbers, plan.dtypes)
         limit()
         # By the slot that decides.
         self._loops: dict[int, PolledLoop] = {}

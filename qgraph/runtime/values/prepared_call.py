@@ -45,7 +45,7 @@ class Call:
     """The values of one call; nobody changes it.
 
     Args:
-        values: one for each of ``program.leaves``, in their order.
+        values: one for each of ``program.leaves``, then of ``program.returned``, in their order.
         host: one for each of ``program.host_values``, in their order.
         stream: the stream's handle; 0 is the default stream.
         token: stands for these values, where the call may come back: an executable that ran this very call last need not

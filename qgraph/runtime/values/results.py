@@ -60,11 +60,18 @@ def assembler(result: Result | None) -> Callable[[Numbers | None], Any]:
     return lambda numbers: None if numbers is None else _assemble(result, iter(numbers))
 
 
-def _assemble(result: Result, numbers: Iterator[Any]) -> Any:
+def with_arrays(result: Result, numbers: Numbers | None, arrays: Mapping[str, Any]) -> Any:
+    """The value of a call that returns arrays, which are given by their leaves; numbers as for ``assembler``."""
+    return _assemble(result, iter(numbers or ()), arrays)
+
+
+def _assemble(result: Result, numbers: Iterator[Any], arrays: Mapping[str, Any] | None = None) -> Any:
     cls = result.cls
+    if arrays is not None and result.leaf:
+        return arrays[result.leaf]
     if cls is None:
         return next(numbers)
-    items = [_assemble(item, numbers) for item in result.items]
+    items = [_assemble(item, numbers, arrays) for item in result.items]
     if cls is tuple:
         return tuple(items)
     if dataclasses.is_dataclass(cls):

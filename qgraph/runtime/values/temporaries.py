@@ -7,20 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import Program
+from qgraph.ir.program import Program, Temporary
 
 
 class Temporaries:
-    """What a program's temporaries need; ``empty`` says that there are none, ``names`` what their leaves are called."""
+    """What a program's temporaries need, or those of ``which``.
+
+    ``empty`` says that there are none, ``names`` what their leaves are called.
+    """
 
     __slots__ = ("_dtypes", "_places", "empty", "names")
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, which: Sequence[Temporary] | None = None) -> None:
+        which = program.temporaries if which is None else which
         index = {value.name: position for position, value in enumerate(program.host_values)}
-        self._places = [tuple(index[name] for name in temporary.shape) for temporary in program.temporaries]
-        types = [temporary.leaf.type for temporary in program.temporaries]
+        self._places = [tuple(index[name] for name in temporary.shape) for temporary in which]
+        types = [temporary.leaf.type for temporary in which]
         self._dtypes = [np.dtype(type_.dtype) for type_ in types if isinstance(type_, ArrayType)]
-        self.names = tuple(temporary.leaf.name for temporary in program.temporaries)
+        self.names = tuple(temporary.leaf.name for temporary in which)
         self.empty = not self._places
 
     def shapes(self, host: Sequence[int]) -> list[tuple[tuple[int, ...], np.dtype]]:

@@ -1,0 +1,78 @@
+"""`t = x + y`: a temporary of the shape and dtype that NumPy gives, and the loop that fills it."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from qgraph.frontend.arrays.array_statements import Elements, bind_view
+from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.indexing import ONE, ZERO
+from qgraph.frontend.inference.ranks import is_elementwise, known_object, rank
+from qgraph.frontend.names.bindings import Binding, LeafRef, ViewAxis, ViewRef
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.inlining import evaluated
+from qgraph.frontend.statements.region import Region
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Temporary
+from qgraph.ir.slots import SCALAR_DTYPES
+from qgraph.source import as_written, copied
+
+
+def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
+    """What a name stands for that is bound to an array: a part of one, or a new one; None where ``node`` is no array.
+
+    Raises:
+        KernelSyntaxError: a new array of a kind that kernels lack, or of a shape or type that is not known before the launch.
+    """
+    value = _elements_of(scope, node)
+    return bind_view(region, scope, node) if value is None else _made(region, scope, value, node)
+
+
+def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """The expression of elements that a new array holds; None where ``node`` is none."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=array, attr="copy"), args=[], keywords=[]) if rank(scope, array):
+            return array
+        case ast.Call(args=[array], keywords=[]) if known_object(scope, node.func) is np.copy and rank(scope, array):
+            return array
+        case ast.BinOp(op=ast.MatMult()):
+            return None
+        case ast.BinOp() | ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert()) | ast.Compare(ops=[_]):
+            return node if rank(scope, node) else None
+        case ast.Call(func=func) if is_elementwise(scope, func):
+            return node if rank(scope, node) else None
+    return None
+
+
+def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> LeafRef:
+    # Before reductions in it become kernel scalars, whose types nobody knows yet.
+    dtype = element_type(scope, value)
+    value = evaluated(region, scope, value)
+    body = Elements(region, scope)
+    lengths = body.frame_all(value, exact=False)
+    if dtype is None or dtype.name not in SCALAR_DTYPES:
+        raise scope.error(
+            f"the type of the elements of `{as_written(node)}` is not known before the launch",
+            node,
+            "make the array first: t = qgraph.empty_like(x), then t[:] = ...",
+        )
+    sizes = [length.host for length in lengths]
+    if any(size is None for size in sizes):
+        raise scope.error(
+            f"the size of `{as_written(node)}`, a new array, is known on the device only",
+            node,
+            "make an array that is large enough, and assign to a part of it: t[:k] = ...",
+        )
+    unit, span = region.unit, scope.span(node)
+    known = [copied(size) for size in sizes if size is not None]
+    names = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in known)
+    leaf = Leaf(unit.array_name("new"), as_written(node), ArrayType(dtype.name, len(names), "C"))
+    unit.add_temporary(Temporary(leaf, names, span), tuple(known))
+    along = tuple(ViewAxis(axis, ZERO, ONE, length) for axis, length in enumerate(lengths))
+    computed = body.visit(value)
+    place = body.at(ViewRef(leaf, {}, along), node)
+    statement = ast.copy_location(ast.Assign([place], value), node)
+    body.store(place, computed, statement)
+    return LeafRef(leaf)

@@ -1,0 +1,125 @@
+"""`t = x + y`: array expressions that get a name, are returned, or are passed to a func."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+@qgraph.func
+def scaled(x: Any, y: Any) -> Any:
+    return x * y + 1
+
+
+@qgraph.func
+def sevens(x: Any) -> Any:
+    for i in range(x.shape[0]):
+        x[i] = 7
+    return x[0]
+
+
+def expressions(x: Any, y: Any) -> Any:
+    t = x + y
+    u = np.where(x > 2, x, 0) * 2
+    x[0] = 50
+    return t, u, x > y, -x, t[:, None] * y[None, 1:], np.maximum(x, 3), ~(x > 2)
+
+
+def copies(x: Any, y: Any) -> Any:
+    kept, alias = x.copy(), x
+    ones, more = np.ones(3), np.ones_like(y)
+    x[1] = 9
+    return kept, alias[1], np.copy(y[1:]), ones, more, scaled(x + y, y)
+
+
+def reduced_in_it(x: Any, y: Any) -> Any:
+    t = x / np.sum(x)
+    return t
+
+
+@pytest.mark.parametrize("function", [expressions, copies, reduced_in_it])
+@pytest.mark.parametrize("dtypes", [("float64", "float64"), ("float32", "float32"), ("int32", "int64"), ("int16", "float64")])
+def test_shapes_and_types(check: Any, function: Any, dtypes: tuple[str, str]) -> None:
+    first, second = dtypes
+    check(function, lambda: (np.arange(5).astype(first) + 1, np.arange(5).astype(second) * 2))
+
+
+def test_no_elements(check: Any) -> None:
+    def kernel(x: Any, y: Any) -> Any:
+        return x + y, x.copy()
+
+    check(kernel, lambda: (np.zeros((0, 3)), np.zeros((0, 3))))
+
+
+def bound_again(x: Any, y: Any) -> Any:
+    first = x
+    x = x + 1
+    x = x[::-1] * y
+    x += 1
+    x, y = y + 1, x + y
+    return first, x, y
+
+
+def in_loops(x: Any, y: Any, steps: int) -> None:
+    z = np.zeros_like(x)
+    for _ in qgraph.serial(range(steps)):
+        t = x[::-1] + z
+        z[:] = t * 0.5
+        if z[0] > 1:
+            u = z + y
+            x[:] = u[::-1]
+    n = 0
+    while n < 3:
+        w = x * 2
+        y[:] = w[::-1] + y
+        n += 1
+
+
+def test_names_that_get_another_array(check: Any) -> None:
+    check(bound_again, lambda: (np.arange(5.0), np.arange(5.0) * 3))
+
+
+def test_the_body_of_a_loop_makes_it_anew(check: Any) -> None:
+    check(in_loops, lambda: (np.arange(5.0), np.arange(5.0) * 3, 4))
+
+
+def before_a_call(x: Any, y: Any) -> Any:
+    t, s = x + 1, sevens(x)
+    y[:] = (x + 1) * sevens(x)
+    y[1:] = (y[:-1] - x[1:]) * sevens(y)
+    return t, s, x * 2, sevens(x)
+
+
+def test_what_comes_before_a_call_that_changes_its_operands(check: Any) -> None:
+    check(before_a_call, lambda: (np.arange(3.0), np.arange(3.0)))
+
+
+def every_iteration_a_new_one(x: Any, steps: int) -> Any:
+    for _ in qgraph.serial(range(steps)):
+        x = x[::-1] + 1
+    return x
+
+
+def in_a_branch(x: Any) -> Any:
+    if x[0] > 0:
+        x = x + 1
+    return x
+
+
+def older_one(x: Any, steps: int) -> Any:
+    y = x + 0
+    before = y
+    for _ in qgraph.serial(range(steps)):
+        before = y
+        y = before + 1
+    return y, before
+
+
+@pytest.mark.parametrize(("function", "args"), [(every_iteration_a_new_one, (3,)), (in_a_branch, ()), (older_one, (3,))])
+def test_what_only_the_device_can_follow_is_refused(function: Any, args: tuple[Any, ...]) -> None:
+    with pytest.raises(qgraph.KernelSyntaxError, match="are not the same arrays in another order"):
+        qgraph.kernel(function).plan(np.ones(3), *args)
