@@ -30,6 +30,8 @@ COLOURS = {
     "raw C, host loop": "#9aa5b1",
     "PyTorch graph": "#7c3aed",
     "PyTorch": "#7c3aed",
+    "PyTorch, unchecked": "#a78bfa",
+    "qgraph, one library call": "#fb923c",
     "recorded alone": "#7b8794",
     "numba-cuda": "#0f766e",
     "numba prange": "#0f766e",

@@ -431,10 +431,7 @@ class _Callee:
 
 
 def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[ir.Value]) -> None:
-    """Call the worker on Numba's threads over the chunk numbers; here one chunk, and all where threads were left behind.
-
-    The worker has the only copy of the loop's code: to optimise that is most of what compiling takes.
-    """
+    """Call the worker on Numba's threads over the chunk numbers; here one chunk, and all where threads were left behind."""
     chunks, operands = args[0], args[1:]
     one = ir.Constant(_I64, 1)
     code, error = ir.Constant(_I32, 0), ir.Constant(excinfo_ptr_t, None)
@@ -448,6 +445,7 @@ def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[i
     # The scheduler only adds step * chunk to the base pointer: from null, the pointer is the chunk's number.
     given = [_slot(builder, value) for value in (ir.Constant(_BYTES, None), chunks, one)]
     given.append(builder.bitcast(data, _BYTES))
+    # The only copy of the loop's code: to optimise that is most of what compiling takes.
     worker = _worker(context, builder.module, callee, packed_type)
     alone = cgutils.is_not_null(builder, builder.load(_alone(builder.module)))
     single = builder.icmp_signed("<=", chunks, one)
