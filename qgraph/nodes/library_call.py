@@ -192,7 +192,9 @@ def made(
         function = _function(call, node, arguments.pop(0) if arguments else None)
     if record is not None and len(arguments) != record.arrays:
         raise KernelSyntaxError(
-            f"`{as_written(node)}` does not have {record.arrays} arrays", call.span(node), hint="pass other options by keyword"
+            f"`{as_written(node)}` has not {record.arrays} arguments by position, the arrays",
+            call.span(node),
+            hint=f"options have keywords: {', '.join(record.keywords) or 'here are none'}",
         )
     operands = tuple(_operand(call, each, array=record is not None) for each in arguments)
     allowed = ("reads", "writes") if record is None else record.keywords
@@ -257,7 +259,7 @@ def _operand(call: WrittenCall, node: ast.expr, *, array: bool) -> Operand | Con
     raise KernelSyntaxError(
         f"`{as_written(node)}` is not a whole array, and a library's function takes whole arrays",
         call.span(node),
-        hint="name an argument or a temporary, or its `.T`; or make one: t = qgraph.empty_like(x), then t[:] = ...",
+        hint="name an argument or a temporary, or its transpose x.T; or make one: t = qgraph.empty_like(x), then t[:] = ...",
     )
 
 

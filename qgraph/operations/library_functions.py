@@ -172,7 +172,7 @@ def _of_last(axes: int) -> Callable[[Sequence[Shape], Keywords], Shape]:
 
 def _with_elements(shape: Shape, *lengths: int) -> Shape:
     if min(lengths, default=1) < 1:
-        raise ValueError(f"{_text(shape)} has nothing that can be transformed")
+        raise ValueError(f"{_text(shape)} has no elements to transform")
     return shape
 
 

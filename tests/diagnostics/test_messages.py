@@ -25,6 +25,7 @@ import pytest
 import qgraph
 from qgraph.compat.numba_cuda import cuda
 from qgraph.errors import error_raised
+from qgraph.nodes.child_graph import RecordedGraph
 from tests.messages import fault_of, made_names
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -68,6 +69,10 @@ def floats(n: int = 5) -> np.ndarray:
 
 def ints(n: int = 5) -> np.ndarray:
     return np.arange(n)
+
+
+def doubled(x):
+    x *= 2
 
 
 @qgraph.func
@@ -2402,6 +2407,157 @@ def inverses_that_are_not_square():
             x[i] = np.linalg.inv(a[i])
 
     return kernel, (floats(12).reshape(2, 2, 3), floats(12).reshape(2, 2, 3))
+
+
+@bad(qgraph.LinAlgError)
+def singular_matrix_in_a_loop():
+    def kernel(a, x):
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(a[i], x[i])
+
+    a, x = cubes()
+    return kernel, (np.zeros_like(a), x)
+
+
+@bad(ARGUMENT)
+def product_of_shapes_that_do_not_fit():
+    def kernel(a, x, y):
+        y[:] = a @ x
+
+    return kernel, (floats(6).reshape(2, 3), floats(4), floats(2))
+
+
+@bad(ARGUMENT)
+def solution_that_does_not_fit_its_target():
+    def kernel(a, b, x):
+        x[:] = np.linalg.solve(a, b)
+
+    a, b = cubes()
+    return kernel, (a, b[0], floats(3))
+
+
+@bad(ARGUMENT)
+def sort_along_an_axis_that_is_not_there():
+    def kernel(x, y):
+        y[:] = np.sort(x, axis=1)
+
+    return kernel, (floats(), floats())
+
+
+@bad(ARGUMENT)
+def transform_of_nothing():
+    def kernel(x, y):
+        y[:] = np.fft.fft(x)
+
+    return kernel, (floats(0), np.zeros(0, complex))
+
+
+@bad(TYPES)
+def transform_that_is_assigned_to_real_numbers():
+    def kernel(x, y):
+        y[:] = np.fft.fft(x)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def sort_of_a_part_of_an_array():
+    def kernel(x, y):
+        y[:] = np.sort(x[1:])
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def sort_into_a_part_of_an_array():
+    def kernel(x, y):
+        y[::-1] = np.sort(x)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def sort_with_an_option_by_position():
+    def kernel(x, y):
+        y[:] = np.sort(x, 0)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def sort_with_an_option_that_kernels_do_not_know():
+    def kernel(x, y):
+        y[:] = np.sort(x, kind="stable")
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def call_that_writes_nothing():
+    def kernel(x):
+        qgraph.call(doubled, x, writes=())
+
+    return kernel, (floats(),)
+
+
+class Recorded(RecordedGraph):
+    """A recorded graph, of which only is known why it cannot be a child graph."""
+
+    ordinal = 0
+
+    def __init__(self, refused=""):
+        self.refused = refused
+
+    def not_in_graph(self):
+        return self.refused
+
+    def not_in_body(self):
+        return ""
+
+    def add_to(self, graph):
+        raise AssertionError
+
+    patch = replace = run = add_to
+
+
+@bad(SYNTAX)
+def recorded_graph_with_arguments():
+    g = Recorded()
+
+    def kernel(x):
+        g(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def recorded_graph_of_a_part_of_an_array():
+    g = Recorded()
+
+    def kernel(x):
+        g(reads=x[1:])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def recorded_graph_with_a_conditional_node():
+    g = Recorded("it holds n0 conditional, and a graph with a conditional node cannot be a child graph")
+
+    def kernel(x):
+        g(writes=x)
+
+    return kernel, (floats(),)
+
+
+@bad(BACKEND)
+def recorded_graph_on_the_cpu():
+    g = Recorded()
+
+    def kernel(x):
+        g(writes=x)
+
+    return kernel, (floats(),)
 
 
 @bad(SYNTAX)

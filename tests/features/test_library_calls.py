@@ -359,7 +359,7 @@ def test_a_stack_of_nothing(rig):
     )
 
 
-@pytest.mark.parametrize(("shape", "words"), [((0, 4), "nothing that can be transformed"), ((4,), "4 has less than 2 axes")])
+@pytest.mark.parametrize(("shape", "words"), [((0, 4), "no elements to transform"), ((4,), "4 has less than 2 axes")])
 def test_what_cannot_be_transformed(rig, shape, words):
     with pytest.raises(qgraph.ArgumentError, match=words):
         rig.kernel(transforms_of_stacks)(*(rig.device(poison(*shape, dtype="complex128")) for _ in range(3)))
@@ -424,7 +424,7 @@ def test_what_is_no_whole_array(rig):
         (part_of_target, (a, x, y), "is not a whole array"),
         (part_of_operand, (a, x, y), "is not a whole array"),
         (other_options, (x, y), "which kernels do not know"),
-        (positional_options, (x, y), "does not have 1 arrays"),
+        (positional_options, (x, y), "has not 1 arguments by position"),
         (unknown_axis, (x, y, 0), "not known when the kernel is compiled"),
     ):
         with pytest.raises(qgraph.KernelSyntaxError, match=words):
