@@ -17,8 +17,8 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import HOST, Program, Task, node_statements
 from qgraph.lowering.compile import compile_checked
 from qgraph.lowering.instrumentation import shadow_memory as shadow
-from qgraph.lowering.instrumentation.checker_words import CheckerWords, with_chosen_order
 from qgraph.lowering.instrumentation.early_exits import with_keys
+from qgraph.lowering.instrumentation.race_checks import CheckerWords, with_chosen_order
 from qgraph.lowering.instrumentation.rewrite import instrument
 from qgraph.runtime.arguments.host_copies import Region, copied_to_host, region_of
 from qgraph.runtime.executors.cpu import CpuExecutable

@@ -49,7 +49,7 @@ def build_plan(
     # Checks first: where one fails, the iteration ends.
     if bounds_check:
         # Not otherwise: its words are about Numba's types.
-        from qgraph.lowering.instrumentation.bounds_words import with_bounds_checks
+        from qgraph.lowering.instrumentation.bounds_checks import with_bounds_checks
 
         program = with_bounds_checks(program)
     program = with_early_exits(program)

@@ -12,7 +12,7 @@ llvmlite; one that finds a CPU plan imports llvmlite, which links the code, and 
 | ``link`` | a PTX text | cubin | linking the capability probe |
 | ``cpu`` | the plan with its names; options; processor | object code of LLVM's, scalar types | everything |
 
-``disk_key.py``: statements count, not text, so no path, comment or line number is in a key; names count as what they stand
+``key_texts.py``: statements count, not text, so no path, comment or line number is in a key; names count as what they stand
 for (constants by value, NumPy's and Python's functions by name, ``@numba.njit`` functions by bytecode, defaults, globals and
 closures). What has no lasting identity is compiled in every process, and the logger says why. ``toolchain_key.py``: Python,
 the compilers' versions and settings, qgraph's own source; an entry names the toolkit's files that made it. ``memory_key.py``

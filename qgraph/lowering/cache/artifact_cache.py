@@ -20,7 +20,7 @@ from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Task
 from qgraph.lowering.cache.disk_cache import Entry, Store, store
-from qgraph.lowering.cache.disk_key import Unstable, digest, plan_text, task_text, types_text
+from qgraph.lowering.cache.key_texts import Unstable, digest, plan_text, task_text, types_text
 from qgraph.lowering.cache.toolchain_key import COMPILERS, Stamp, confirm, stamps, toolchain_text, unchanged
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import canonical

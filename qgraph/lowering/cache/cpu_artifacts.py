@@ -17,7 +17,7 @@ from qgraph.ir.program import node_statements
 from qgraph.language import is_c_function
 from qgraph.lowering.cache.artifact_cache import Cache, fields_of, guarded, tell, values_of
 from qgraph.lowering.cache.disk_cache import Entry
-from qgraph.lowering.cache.disk_key import Unstable, plan_text
+from qgraph.lowering.cache.key_texts import Unstable, plan_text
 from qgraph.nodes.host_callback import HostCall
 from qgraph.options import Options
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.compat import numba
-from qgraph.lowering.cache.disk_key import Unstable, digest
+from qgraph.lowering.cache.key_texts import Unstable, digest
 
 # What compiles for CUDA, as folders of Python's path.
 COMPILERS = ("numba", "numba_cuda", "llvmlite")

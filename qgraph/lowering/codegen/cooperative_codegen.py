@@ -13,7 +13,7 @@ from typing import cast
 from qgraph.ir.program import Task
 from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, CooperativeLoop, parts_of, stored_in
 from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, Globals, Statements, generated, indented, walk
-from qgraph.lowering.codegen.reductions import applied
+from qgraph.lowering.codegen.reduction_codegen import applied
 from qgraph.lowering.codegen.task_codegen import product, prologue, replace_continue, unravel
 from qgraph.operations import intrinsics
 from qgraph.source import copied

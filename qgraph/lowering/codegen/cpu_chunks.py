@@ -13,7 +13,7 @@ from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generate
 from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
 from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
-from qgraph.lowering.codegen.reductions import ReductionCode
+from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import affine, has_loops, index_tuple, outlined, prologue, unravel
 from qgraph.operations import intrinsics
 

@@ -19,7 +19,7 @@ from qgraph.lowering.codegen.cooperative_rows import shared_loop
 from qgraph.lowering.codegen.generated_names import Dtypes, Globals, Statements, generated, walk
 from qgraph.lowering.codegen.handed_on import HandingCode
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, binning, bins_of, strided
-from qgraph.lowering.codegen.reductions import ReductionCode
+from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.store_sinking import with_stores_last
 from qgraph.lowering.codegen.task_codegen import (
     BUILTINS,

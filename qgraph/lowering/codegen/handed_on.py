@@ -36,7 +36,7 @@ from qgraph.lowering.codegen.generated_names import (
 )
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.purity import Impure, purity_analysis
-from qgraph.lowering.codegen.reductions import ReductionCode
+from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import one_thread_body, outlined, prologue, task_names
 from qgraph.lowering.graph.dependencies import places_of, touched_places
 from qgraph.lowering.graph.edge_reasons import node_effects

@@ -34,7 +34,7 @@ from qgraph.lowering.codegen.generated_names import (
     walk,
 )
 from qgraph.lowering.codegen.privatised_histogram_cuda import strided
-from qgraph.lowering.codegen.reductions import ReductionCode
+from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import (
     BUILTINS,
     CUDA_MODULE,

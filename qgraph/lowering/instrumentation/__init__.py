@@ -5,5 +5,5 @@ accesses in their bodies, and put calls of words in their place;
 ``accesses.py`` says what a word is asked and called with; ``kinds.py`` tells arrays from numbers. Order, short circuits, single
 evaluation, line numbers and the types of numbers stay what they were. Later passes see calls that they leave alone.
 
-``checker_words.py`` are the words of ``kernel.check``, ``shadow_memory.py`` the code that they run.
+``race_checks.py`` are the words of ``kernel.check``, ``shadow_memory.py`` the code that they run.
 """

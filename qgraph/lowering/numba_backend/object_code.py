@@ -18,7 +18,7 @@ from qgraph.compat.cpython import TUPLE_AND_MAPPING, MethodDef, new_function
 from qgraph.errors import BackendError
 from qgraph.forks import FORKS
 from qgraph.lowering.cache.cpu_artifacts import ObjectCode
-from qgraph.lowering.cache.disk_key import Unstable
+from qgraph.lowering.cache.key_texts import Unstable
 from qgraph.lowering.numba_backend import elf
 from qgraph.lowering.numba_backend.cpu_runtime import OWN, add_symbols, guarded, start_threads, threading_layer
 

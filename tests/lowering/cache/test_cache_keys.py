@@ -25,7 +25,7 @@ import qgraph
 from qgraph.ir.functions import Function
 from qgraph.lowering.cache import toolchain_key
 from qgraph.lowering.cache.artifact_cache import ArtifactCache
-from qgraph.lowering.cache.disk_key import Unstable, _Writer
+from qgraph.lowering.cache.key_texts import Unstable, _Writer
 from qgraph.lowering.compile import compile_ptx
 from qgraph.options import Options
 from tests.lowering.cached_kernels import PLAIN, SOURCE

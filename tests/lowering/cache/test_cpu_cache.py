@@ -22,7 +22,7 @@ from qgraph.compat import numba as compat
 from qgraph.ir.functions import ParallelFunction
 from qgraph.lowering.cache.cpu_artifacts import CpuCache
 from qgraph.lowering.cache.disk_cache import store
-from qgraph.lowering.cache.disk_key import Unstable
+from qgraph.lowering.cache.key_texts import Unstable
 from qgraph.lowering.compile import compile_cpu
 from qgraph.lowering.numba_backend import cpu, elf, object_code
 from qgraph.options import Options

@@ -11,7 +11,7 @@ import pytest
 
 import qgraph
 from qgraph.ir.artifacts import COPIED, ENDING
-from qgraph.lowering.cache.disk_key import plan_text
+from qgraph.lowering.cache.key_texts import plan_text
 from qgraph.lowering.compile import compile_ptx
 from qgraph.lowering.plan_builder import build_plan
 from qgraph.lowering.ptx import link

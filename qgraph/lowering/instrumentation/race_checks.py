@@ -14,7 +14,7 @@ from qgraph.lowering.codegen.generated_names import generated, place_at
 from qgraph.lowering.codegen.task_codegen import affine, product
 from qgraph.lowering.instrumentation import shadow_memory as shadow
 from qgraph.lowering.instrumentation.accesses import Access
-from qgraph.lowering.instrumentation.word_functions import is_element, word_function
+from qgraph.lowering.instrumentation.check_functions import is_element, word_function
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS
 

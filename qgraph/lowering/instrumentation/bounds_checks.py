@@ -11,8 +11,8 @@ from qgraph.ir.faults import FAULTS, KEY, UNSPECIFIED, EarlyExits, Fault
 from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import SLOTS, Program
 from qgraph.lowering.instrumentation.accesses import Access
+from qgraph.lowering.instrumentation.check_functions import is_element, word_function
 from qgraph.lowering.instrumentation.rewrite import instrument
-from qgraph.lowering.instrumentation.word_functions import is_element, word_function
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.operations import intrinsics
 
