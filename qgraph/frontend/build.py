@@ -15,6 +15,7 @@ from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
 from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
 from qgraph.frontend.desugar.raised_errors import as_branch
+from qgraph.frontend.inference.float_type import float_type_of
 from qgraph.frontend.inference.trip_counts import with_inner_lengths
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, ScalarRef, StructRef, ViewRef, bind_type
 from qgraph.frontend.names.function_frame import Frame, Structure
@@ -214,13 +215,6 @@ def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str
     else:
         return leaf.name
     raise KernelSyntaxError(f"a kernel cannot return {found}", span, hint=hint)
-
-
-def float_type_of(leaves: tuple[Leaf, ...]) -> Literal["float32", "float64"]:
-    """F of the number rules: float32 if some array is floating or complex and none is wider than float32 or complex64."""
-    kinds = {leaf.type.dtype for leaf in leaves if isinstance(leaf.type, ArrayType)}
-    floating = {kind for kind in kinds if kind.startswith(("float", "complex"))}
-    return "float32" if floating and floating <= {"float16", "float32", "complex64"} else "float64"
 
 
 def _representatives(aliases: tuple[tuple[str, str, str], ...]) -> dict[str, str]:

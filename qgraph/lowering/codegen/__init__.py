@@ -14,8 +14,8 @@ if ``remaining <= u``, and one kernel behind all copies decrements; the counter 
 grids it is two while nodes, the first without guards. Arrays that swap names once an iteration need no slot, in loops that
 are not counted, too: each copy has its arrays as parameters, which lets their loads pass stores to others.
 
-Reductions (``reduction_codegen.py``): a grid that stays on the device, of threads with columns of the last axis and several rows
-each; half of the blocks that fit, while a thread has few iterations. Lanes combine by shuffles, warps in shared memory.
+Reductions (``reduction_codegen.py``): a grid that stays on the device, of threads with columns of the last axis and several
+rows each; half of the blocks that fit, while a thread has few iterations. Lanes combine by shuffles, warps in shared memory.
 
 Handing on (``handed_on.py``): in copies of a loop whose kernels come one after the other no last block finishes a reduction.
 Each block of the next kernel combines the results of all blocks itself, in the order of a last block, and evaluates the
