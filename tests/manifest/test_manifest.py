@@ -7,7 +7,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from qgraph.lowering.codegen import reductions
+from qgraph.lowering.codegen import reduction_codegen
 from tests.manifest import __main__ as command
 from tests.manifest.entries import Entry, differences, read, written
 from tests.manifest.lowered import lowered
@@ -70,7 +70,7 @@ def test_a_change_of_the_code_is_one_entry(tmp_path, monkeypatch, capsys):
     assert command.report(entries_of(module), None) == 0
     assert capsys.readouterr().out == "2 entries, 0 differ\n"
 
-    monkeypatch.setattr(reductions, "_WARPS", 4)
+    monkeypatch.setattr(reduction_codegen, "_WARPS", 4)
     assert command.report(entries_of(module), None) == 1
     line, count, how = capsys.readouterr().out.splitlines()
     assert line.startswith("changed  kernels.py::total [")

@@ -31,6 +31,6 @@ def test_nothing_counts_references(monkeypatch, name):
     cpu.forget()
     qgraph.kernel(backend="cpu", bounds_check=True)(getattr(bounds_kernels, name))(*copies(CASES[name][0]))
     text = str(numba.final_module(libraries[-1]))
-    chunks = re.findall(r"^define [^\n]*_chunk.*?^}", text, re.MULTILINE | re.DOTALL)
-    assert chunks
-    assert not any("NRT_" in chunk for chunk in chunks)
+    workers = re.findall(r"^define [^\n]*qgraph_worker.*?^}", text, re.MULTILINE | re.DOTALL)
+    assert workers
+    assert not any("NRT_" in worker for worker in workers)
