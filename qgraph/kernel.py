@@ -279,7 +279,9 @@ class Kernel(ByName, Introspection):
                 if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
                     self._forget_unused()
                 self._variants[key] = variant
-        read = Reader(self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves).read
+        leaves = variant.written_leaves, variant.single_leaves
+        owned = variant.program.returns_arrays
+        read = Reader(self._parameters(used), values, arguments, *leaves, owned=owned).read
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
         reading = _ArgumentGuard(len(values), read, variant, variant.holds, default, stream)
         self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]

@@ -81,3 +81,10 @@ def test_a_capture_is_refused_by_name() -> None:
     with pytest.raises(CudaError, match="would be a new one at each launch"), torch.cuda.graph(torch.cuda.CUDAGraph()):
         scaled(x, 2)
     assert scaled(x, 2)[1].tolist() == x.tolist()
+
+
+def test_arguments_of_ours_are_the_objects_themselves() -> None:
+    x = qgraph.asarray(np.arange(4.0), backend="cuda")
+    for _ in range(4):
+        _, _, same = with_a_number(x)
+        assert same is x

@@ -119,6 +119,7 @@ class Reader:
         arguments: what ``describe`` said of them.
         written: the leaves that are arrays which the kernel writes.
         single: the leaves that must be arrays of one element.
+        owned: whether the owner of each array must be what was passed, since the kernel may return it.
     """
 
     __slots__ = ("read",)
@@ -130,6 +131,8 @@ class Reader:
         arguments: Arguments,
         written: frozenset[int] = frozenset(),
         single: frozenset[int] = frozenset(),
+        *,
+        owned: bool = False,
     ) -> None:
         source = _Source("None")
         source.namespace.update(
@@ -149,7 +152,7 @@ class Reader:
             elif kind == "array":
                 leaf, view = next(leaves)
                 assert isinstance(view, ArrayView)
-                results.append(_read_array(source, name, path, value, leaf.type, view.device))
+                results.append(_read_array(source, name, path, value, leaf.type, view.device, owned=owned))
             elif kind == "event":
                 next(leaves)
                 results.append(_read_event(source, name, value))
@@ -248,7 +251,16 @@ def _flags_of(type_: ArrayType) -> tuple[int, int]:
     return contiguity | _ALIGNED | _WRITEABLE, expected
 
 
-def _read_array(source: _Source, name: str, path: str, value: object, type_: ArrayType | ScalarType, device: int | None) -> str:
+def _read_array(
+    source: _Source,
+    name: str,
+    path: str,
+    value: object,
+    type_: ArrayType | ScalarType,
+    device: int | None,
+    *,
+    owned: bool,
+) -> str:
     assert isinstance(type_, ArrayType)
     dtype = source.constant(numpy.dtype(type_.dtype))
     result = source.local()
@@ -267,7 +279,7 @@ def _read_array(source: _Source, name: str, path: str, value: object, type_: Arr
         return result
     adopter = adopter_of(type(value))
     source.require(f"type({name}) is {source.constant(type(value))}")
-    if hasattr(type(value), "__qgraph_place__"):
+    if hasattr(type(value), "__qgraph_place__") and not owned:
         source.line(f"{result} = {name}.__qgraph_place__()")
     else:
         source.line(f"{result} = {'adopt' if adopter is None else source.constant(adopter)}({name}, {path!r})")
