@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import qgraph
 
 
@@ -310,3 +312,12 @@ def beside_each_other(x, y, tolerance, most):
 
 
 REFUSED = (condition_in_an_array, into_an_element, beside_each_other)
+
+
+def given(function, most, n=70, tolerance=-1):
+    """Arguments: of planes for ``greatest``."""
+    if function is greatest:
+        x = np.arange(n * 9).reshape(n, 9) * 7919 % 1000
+        return x, x.copy(), tolerance, most
+    x = np.arange(n) * 7919 % 1000
+    return x, x[::-1].copy(), tolerance, most

@@ -9,7 +9,7 @@ import pytest
 
 import qgraph
 from qgraph.runtime.executors import unrolled
-from tests.handed_kernels import ALL, FLOATS, behind_another, extremes, greatest, like_cg, of_complex, sums, two_in_a_row
+from tests.handed_kernels import ALL, FLOATS, behind_another, extremes, given, greatest, like_cg, of_complex, sums, two_in_a_row
 
 EVERY = (*range(20), 31, 32, 33, 63, 64, 65, 100)
 
@@ -26,14 +26,6 @@ def made(function, choice, monkeypatch, **options):
         kernel = qgraph.kernel(backend="cuda", conditional="device", **options)(function)
         kernel(*map(on_device, given(function, 1)))
     return kernel
-
-
-def given(function, most, n=3000, tolerance=-1):
-    if function is greatest:
-        x = np.arange(n * 9).reshape(n, 9) * 7919 % 1000
-        return x, x.copy(), tolerance, most
-    x = np.arange(n) * 7919 % 1000
-    return x, x[::-1].copy(), tolerance, most
 
 
 def agrees(kernel, *args):

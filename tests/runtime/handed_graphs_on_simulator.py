@@ -23,6 +23,7 @@ from tests.handed_kernels import (
     decided_before,
     entered_again,
     extremes,
+    given,
     greatest,
     like_cg,
     of_complex,
@@ -57,15 +58,6 @@ class Kernel(simulated.Kernel):
         for one, other in zip(mine, args, strict=True):
             np.testing.assert_array_equal(one, other)
         return found
-
-
-def given(function, most, n=70, tolerance=-1):
-    """Arguments: of planes for ``greatest``."""
-    if function is greatest:
-        x = np.arange(n * 9).reshape(n, 9) * 7919 % 1000
-        return x, x.copy(), tolerance, most
-    x = np.arange(n) * 7919 % 1000
-    return x, x[::-1].copy(), tolerance, most
 
 
 def handed():
