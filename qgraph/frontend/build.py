@@ -75,6 +75,10 @@ def build_program(
     # An array that this specialisation does not use says nothing about its numbers.
     unused = [binding for place, binding in arrays.items() if place not in globals_.used]
     used = float_type_of(tuple(leaf for leaf in leaves if LeafRef(leaf) not in unused))
+    # NumPy makes a new array of float64 of integers, also beside float32: it must have the numbers of one.
+    made = [each.leaf.type for each in (*program.returned, *program.temporaries) if each.computed]
+    if any(isinstance(type_, ArrayType) and type_.dtype in ("float64", "complex128") for type_ in made):
+        used = "float64"
     if used != float_type:
         program = build(used)
     _check_readonly(program)

@@ -88,12 +88,14 @@ class Temporary:
     """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
 
     ``in_graph``: in a CUDA graph, nodes of it take and free the memory; it lies with the other temporaries everywhere else.
+    ``computed``: its type is that of the expression that fills it.
     """
 
     leaf: Leaf
     shape: tuple[str, ...]
     span: Span
     in_graph: bool = False
+    computed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,20 @@ def test_shapes_and_types(check: Any, function: Any, dtypes: tuple[str, str]) ->
     check(function, lambda: (np.arange(5).astype(first) + 1, np.arange(5).astype(second) * 2))
 
 
+def of_integers(x: Any, y: Any) -> Any:
+    """float64 in NumPy, which 24 bits do not hold, also where another array is float32."""
+    t = x * 0.5
+    return t, x / 3, np.sqrt(x), y + 1
+
+
+def test_integers_beside_float32(rig: Any) -> None:
+    kernel = rig.kernel(of_integers)
+    given = np.array([16777217, 16777219, 7], np.int32), np.array([1.1, 2, 3], np.float32)
+    for found, wanted in zip(rig.run(kernel, *given), of_integers(*given), strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=1e-15 if wanted.dtype == np.float64 else 1e-6)
+
+
 def test_no_elements(check: Any) -> None:
     def kernel(x: Any, y: Any) -> Any:
         return x + y, x.copy()

@@ -69,7 +69,7 @@ def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> Leaf
     known = [copied(size) for size in sizes if size is not None]
     names = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in known)
     leaf = Leaf(unit.array_name("new"), as_written(node), ArrayType(dtype.name, len(names), "C"))
-    unit.add_temporary(Temporary(leaf, names, span), tuple(known))
+    unit.add_temporary(Temporary(leaf, names, span, computed=True), tuple(known))
     along = tuple(ViewAxis(axis, ZERO, ONE, length) for axis, length in enumerate(lengths))
     computed = body.visit(value)
     place = body.at(ViewRef(leaf, {}, along), node)
