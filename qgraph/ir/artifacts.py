@@ -89,7 +89,8 @@ class TaskCode:
     parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
     ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``lanes`` names the host value that says how many iterations the
     loop inside has on average, where neighbouring threads can share these: threads along x have one iteration of the outer loop
-    together, a power of two that divides ``WARP``, and those along y have one each. ``arrays``: of each parameter that is
+    together, a power of two that divides ``WARP``, and those along y have one each; with ``broadcast`` no more than fill the
+    device. ``arrays``: of each parameter that is
     another array from copy to copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ..., until that begins
     again. ``handed``: it combines what blocks of an earlier kernel left, as a ``copy``, or as the one block at the ``end``
     of a turn.
@@ -107,6 +108,7 @@ class TaskCode:
     constant: frozenset[str] = frozenset()
     reduces: bool = False
     lanes: str = ""
+    broadcast: bool = False
     arrays: tuple[tuple[str, tuple[str, ...]], ...] = ()
     handed: Literal["", "copy", "end"] = ""
 

@@ -220,6 +220,7 @@ class Kernels:
             constant=code.constant - _changing(self._program, code.parameters, selections),
             reduces=bool(task.reductions or bins),
             lanes=task.inner_length if shared is not None else "",
+            broadcast=shared is not None and task.broadcast,
             arrays=arrays,
         ), function
 

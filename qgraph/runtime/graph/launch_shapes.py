@@ -84,7 +84,7 @@ def in_tiles(extents: Sequence[int], threads: int) -> Shape:
     return Shape(-(-columns // across), across * TILE_HEIGHT, -(-down // times), 1, times)
 
 
-def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP) -> Shape:
+def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP, most: int | None = None) -> Shape:
     """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
 
     Args:
@@ -92,6 +92,7 @@ def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP
         inside: iterations of the loop inside it, on average.
         threads: of a block.
         warp: threads that can share one at most; where blocks are no whole warps, each thread has one of its own.
+        most: threads that are enough for the device; None where more of them read memory better.
 
     Returns:
         A shape with as many threads along x as share an iteration.
@@ -99,7 +100,8 @@ def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP
     lanes = 1
     if inside >= _FEW_INSIDE and threads % warp == 0:
         # The power of two that is nearest, as a factor.
-        while lanes < warp and 2 * (lanes * _INSIDE) ** 2 < inside**2:
+        enough = warp if most is None else most // iterations
+        while lanes < min(warp, enough) and 2 * (lanes * _INSIDE) ** 2 < inside**2:
             lanes *= 2
     if lanes > 1 and -(-iterations // (threads // lanes)) > MAX_GRID:
         lanes = 1
