@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         "a negative divisor's remainder counts as an index that is not negative",
-        "lowering/codegen/nonnegative_indices.py",
+        "lowering/numbers/nonnegative_indices.py",
         "0 < node.value < intrinsics.INDEX_LIMIT",
         "node.value < intrinsics.INDEX_LIMIT",
     ),

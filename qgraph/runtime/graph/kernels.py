@@ -29,8 +29,6 @@ from qgraph.runtime.graph.launch_shapes import (
 
 DEFAULT_BLOCK_SIZE = 256
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
-# Threads that share iterations, and need not, fill a device to such a part.
-_SPARE = 2
 _INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
@@ -180,7 +178,7 @@ class KernelNode:
         if self.code.plane:
             return self._over_plane([host[index] for index in self._counts[0]], COARSENING if several else 1)
         if self._inside is not None:
-            most = self._resident * self.block // _SPARE if self.code.broadcast else None
+            most = self._resident * self.block if self.code.broadcast else None
             return self._checked(threads_per_row(max(threads, 1), host[self._inside], self.block, most=most), threads)
         share = self.block * COARSENING if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
