@@ -155,7 +155,7 @@ class SimulatorExecutable:
         if code.reduces:
             return Shape(min(max(1, -(-count // (_BLOCK * (COARSENING if code.several else 1)))), _STRIDED_GRID), _BLOCK)
         if code.lanes:
-            most = _STRIDED_GRID * _BLOCK if code.broadcast else None
+            most = _BLOCK * WARP if code.broadcast else None
             return threads_per_row(max(count, 1), call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK, most)
         several = code.several and count > _BLOCK * COARSENING
         if code.plane and count:
