@@ -182,3 +182,21 @@ def test_few_iterations_and_many(n):
     qgraph.kernel(backend="cuda")(meeting)(force, qgraph.asarray(x, backend="cuda"))
     wanted = (x * (x + 3)).sum() - x[: len(force)] * (x + 3).sum()
     np.testing.assert_array_equal(qgraph.to_numpy(force), wanted)
+
+
+def multiplied(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = 0
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+@pytest.mark.parametrize("shape", [(1000, 17, 1100), (1001, 5, 1035), (3, 9, 400_001), (400_001, 9, 3), (64, 3, 64)])
+def test_iterations_that_run_together(shape):
+    rng = np.random.default_rng(9)
+    a, b = rng.integers(-99, 99, shape[:2]), rng.integers(-99, 99, shape[1:])
+    c = qgraph.asarray(np.full((shape[0], shape[2]), 77), backend="cuda")
+    qgraph.kernel(backend="cuda")(multiplied)(qgraph.asarray(a, backend="cuda"), qgraph.asarray(b, backend="cuda"), c)
+    np.testing.assert_array_equal(qgraph.to_numpy(c), a @ b)

@@ -37,7 +37,7 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
-from qgraph.lowering.codegen.thread_mapping import by_rows, in_tiles, row_iteration, several_iterations
+from qgraph.lowering.codegen.thread_mapping import by_rows, can_jam, in_tiles, jammed, row_iteration, several_iterations
 from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
 from qgraph.lowering.graph.tiling import turns
@@ -174,6 +174,7 @@ class Kernels:
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
+        jam = plane == "rows" and can_jam(task)
         shared = None if node.first or node.then else shared_loop(self._program, task)
         # Only from here on: both kernels of a node must have the same launch shape.
         selections = task.selections if arrays else ()
@@ -204,7 +205,7 @@ class Kernels:
         elif plane == "tiles":
             body = in_tiles(task, dtypes)
         elif plane:
-            body = by_rows(task, dtypes, several=several)
+            body = jammed(task, dtypes) if jam else by_rows(task, dtypes, several=several)
         elif shared is not None:
             names |= lane_names()
             body = with_row_threads(task, shared, dtypes)
@@ -214,8 +215,9 @@ class Kernels:
         return replace(
             code,
             counts=() if task.on_device or not task.axes else (count_names(task),),
-            several=several,
+            several=several or jam,
             plane=plane,
+            jammed=jam,
             constant=code.constant - _changing(self._program, code.parameters, selections),
             reduces=bool(task.reductions or bins),
             lanes=task.inner_length if shared is not None else "",

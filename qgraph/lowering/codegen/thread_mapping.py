@@ -6,11 +6,29 @@ The grids that fit are those of ``runtime/graph/launch_shapes.py``.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from qgraph.ir.artifacts import COARSENING, TILE_HEIGHT, TILE_ROWS
-from qgraph.ir.program import Task
-from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated
-from qgraph.lowering.codegen.task_codegen import affine, index_tuple, product, prologue, replace_continue, unravel
+from qgraph.ir.artifacts import COARSENING, JAMMED_COLUMNS, TILE_HEIGHT, TILE_ROWS
+from qgraph.ir.plan import GraphPlan, Node
+from qgraph.ir.program import Program, Task
+from qgraph.lowering.codegen.cooperative_rows import parts_of, stored_in
+from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
+from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
+from qgraph.lowering.codegen.task_codegen import (
+    affine,
+    has_loops,
+    index_tuple,
+    operations,
+    product,
+    prologue,
+    replace_continue,
+    unravel,
+)
+from qgraph.source import copied
+
+# The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
+_JAMMED = 150
 
 
 def several_iterations(task: Task, dtypes: Dtypes) -> Statements:
@@ -163,3 +181,128 @@ def in_tiles(task: Task, dtypes: Dtypes) -> Statements:
         before=prologue(task, dtypes),
         iteration=row_iteration(task),
     )
+
+
+# --- unroll and jam -----------------------------------------------------------------------------------------------------
+
+
+def can_jam(task: Task) -> bool:
+    """Whether a thread may run neighbouring iterations of two axes together, each a short one with the same loop inside.
+
+    The loop inside is run once for all of them (unroll and jam), so that they share what it loads. Each has the values, and the
+    order of operations, that it has alone; which of independent iterations comes first is nobody's business.
+    """
+    nodes = list(operations(task.body, task.names))
+    loops = [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]
+    if len(task.axes) != 2 or task.on_device or task.reductions or len(nodes) > _JAMMED:
+        return False
+    if len(loops) != 1 or not isinstance(loops[0], ast.For):
+        return False
+    before, loop, after = parts_of(task.body)
+    if loop.orelse or not isinstance(loop.target, ast.Name) or has_loops(operations([*before, *loop.body, *after], task.names)):
+        return False
+    if any(isinstance(node, (ast.Return, ast.Break, ast.Continue, ast.comprehension, ast.Lambda)) for node in walk(task.body)):
+        return False
+    assigned = stored_in([*before, *loop.body, *after]) | {axis.variable for axis in task.axes} | {task.index_tuple}
+    return loop.target.id not in assigned and all(_is_fixed(bound, assigned) for bound in _bounds(loop))
+
+
+def _bounds(loop: ast.For) -> list[ast.expr]:
+    return loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]
+
+
+def _is_fixed(bound: ast.expr, assigned: frozenset[str]) -> bool:
+    """Whether a bound is the same for all iterations: numbers, and extents of arrays."""
+    match bound:
+        case ast.Constant(value=int()):
+            return True
+        case ast.Name(id=name):
+            return name not in assigned
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant()):
+            return name not in assigned
+        case ast.UnaryOp(operand=operand):
+            return _is_fixed(operand, assigned)
+        case ast.BinOp(left=left, right=right):
+            return _is_fixed(left, assigned) and _is_fixed(right, assigned)
+    return False
+
+
+def jam_notes(plan: GraphPlan) -> GraphPlan:
+    """The plan with what is jammed said of its nodes."""
+    return replace(plan, nodes=tuple(_noted(plan.program, node) for node in plan.nodes))
+
+
+def _noted(program: Program, node: Node) -> Node:
+    task = node.task
+    if task is None or node.what is not None or node.beside or not can_jam(task) or bins_of(program, task):
+        return node
+    line = parts_of(task.body)[1].lineno
+    several = COARSENING * JAMMED_COLUMNS
+    return replace(node, note=f"{several} neighbouring iterations run the loop at line {line} together where there are many")
+
+
+def jammed(task: Task, dtypes: Dtypes) -> Statements:
+    """As ``by_rows``, but that a thread with several rows has ``JAMMED_COLUMNS`` columns of each, a block apart, too."""
+    rows, columns = (product([axis]) for axis in task.axes)
+    before, loop, after = parts_of(task.body)
+    own = stored_in([*before, *loop.body, *after]) | {axis.variable for axis in task.axes} | {task.index_tuple}
+    parts: dict[str, list[ast.stmt]] = {"begin": [], "inside": [], "end": []}
+    for part in range(COARSENING * JAMMED_COLUMNS):
+        row, column = divmod(part, JAMMED_COLUMNS)
+        start = generated(
+            f"_at = _assume_u32(_row + {row})",
+            f"_column = _assume_u32(_left + {column} * _cuda.blockDim.x)",
+        )
+        new = {name: f"_part{part}_{name}" for name in own}
+        parts["begin"] += [*start, *_under(new, [*row_iteration(task)[: -len(task.body)], *before])]
+        parts["inside"] += _under(new, loop.body)
+        parts["end"] += _under(new, after)
+    return generated(
+        "_across, _down = 1, 1",
+        f"if _cuda.gridDim.x * _cuda.blockDim.x < {columns}: _across = {JAMMED_COLUMNS}",
+        f"if _cuda.gridDim.y * _cuda.blockDim.y * _cuda.gridDim.z < {rows}: _down = {COARSENING}",
+        "_left = _assume_u32(_cuda.blockIdx.x * _cuda.blockDim.x * _across + _cuda.threadIdx.x)",
+        "_row = (_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * _cuda.blockDim.y + _cuda.threadIdx.y",
+        "_row = _assume_u32(_row * _down)",
+        "before",
+        f"if _across > 1 and _down > 1 and _row + {COARSENING - 1} < {rows} and _left + _cuda.blockDim.x < {columns}:",
+        "    begin",
+        "    together",
+        "    end",
+        "    return",
+        f"_stop = _min({rows}, _row + _down)",
+        f"_right = _min({columns}, _left + _across * _cuda.blockDim.x)",
+        "while _row < _stop:",
+        "    _at = _assume_u32(_row)",
+        "    _row += 1",
+        "    _here = _left",
+        "    while _here < _right:",
+        "        _column = _assume_u32(_here)",
+        "        _here += _cuda.blockDim.x",
+        "        iteration",
+        before=prologue(task, dtypes),
+        together=_run(loop, parts["inside"]),
+        iteration=row_iteration(task),
+        begin=parts["begin"],
+        end=parts["end"],
+    )
+
+
+def _run(loop: ast.For, body: Sequence[ast.stmt]) -> Statements:
+    """``loop`` with another body. Where it counts from 0 or above the compiler knows, and asks no index for its sign."""
+    match loop:
+        case ast.For(
+            target=ast.Name(id=name), iter=ast.Call(args=[ast.Constant(value=int(first)), stop, ast.Constant(value=1)])
+        ) if first >= 0:
+            count = [f"_inside = {first}", f"_end = {ast.unparse(stop)}", "while _inside < _end:"]
+            return generated(*count, f"    {name} = _assume_ge(_inside, 0)", "    _inside += 1", "    body", body=body)
+    return [ast.copy_location(ast.For(loop.target, loop.iter, list(body), []), loop)]
+
+
+def _under(names: Mapping[str, str], statements: Statements) -> list[ast.stmt]:
+    """A copy with other names for some."""
+    new = copied(list(statements))
+    for node in walk(new):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+    return new

@@ -161,7 +161,7 @@ class SimulatorExecutable:
         if code.plane and count:
             axes = [call.host[self._hosts[name]] for name in code.counts[0]]
             tiles = code.plane == "tiles"
-            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, COARSENING if several else 1)
+            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, *code.share(several=several))
             down = -(-shape.blocks_down // _STRIDED_GRID)
             return shape if down == 1 else shape._replace(blocks_down=down, times=_STRIDED_GRID)
         return Shape(-(-count // (_BLOCK * COARSENING if several else _BLOCK)), _BLOCK)

@@ -38,21 +38,22 @@ class Shape(NamedTuple):
         return self.blocks * self.blocks_down * self.times
 
 
-def by_rows(extents: Sequence[int], threads: int, share: int) -> Shape:
+def by_rows(extents: Sequence[int], threads: int, share: int, columns_each: int = 1) -> Shape:
     """The shape for a loop of several axes: x along the last one, y and z along the others together.
 
     Args:
         extents: iterations of each axis.
         threads: the most threads of a block.
         share: rows that a thread has: neighbours, or with three axes and more those of neighbouring planes.
+        columns_each: columns that a thread has.
 
     Returns:
         A shape with a thread for each column and ``share`` rows.
     """
-    wide = _WIDE if share > 1 else WARP
+    wide = _WIDE if share > 1 and columns_each == 1 else WARP
     if len(extents) > 2 and share > 1:
         extents, share = (-(-extents[0] // share), *extents[1:]), 1
-    columns, rows = max(extents[-1], 1), max(math.prod(extents[:-1]), 1)
+    columns, rows = max(-(-extents[-1] // columns_each), 1), max(math.prod(extents[:-1]), 1)
     across = min(_across(columns, wide), threads)
     down = min(threads // across, _power_of_two(-(-rows // share)))
     # A few rows: the block lies along them.
