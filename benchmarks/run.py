@@ -17,6 +17,7 @@ QUESTIONS = (
     "independent",
     "rules",
     "reductions",
+    "shapes",
     "bandwidth",
     "call_cost",
     "argument_cost",
