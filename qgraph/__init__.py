@@ -1,5 +1,6 @@
 """Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
 
+from qgraph import random
 from qgraph.arrays import asarray, empty, empty_like, full, pool, scalar, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
     ArgumentError,
@@ -91,6 +92,7 @@ __all__ = [
     "parallel",
     "pool",
     "popcount",
+    "random",
     "record",
     "reset",
     "scalar",

@@ -15,6 +15,7 @@ from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
 from qgraph.ir.plan import GraphPlan
 from qgraph.language import Func
 from qgraph.options import Options
+from qgraph.runtime.values.generators import as_plain_python
 from qgraph.specialisation import Variant
 from qgraph.stack import with_large_frame_stack
 
@@ -108,7 +109,9 @@ class Introspection:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
         from qgraph.frontend.bodies.reference import run_reference
 
-        return run_reference(self._source, dict(zip(self._names, self._bind(args, kwargs), strict=True)))
+        values = self._bind(args, kwargs)
+        with as_plain_python(values):
+            return run_reference(self._source, dict(zip(self._names, values, strict=True)))
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""

@@ -81,10 +81,17 @@ def is_csr(cls: type) -> bool:
     return any(base.__name__ in names and base.__module__.startswith(homes) for base in cls.__mro__)
 
 
+def names_its_fields(cls: type) -> bool:
+    """Whether it is a class of this package, and no dataclass, that says which attributes of its objects are arguments."""
+    return hasattr(cls, "__qgraph_fields__")
+
+
 def field_names(cls: type) -> tuple[str, ...]:
     """The parts of a dataclass, or of a CSR matrix, that are arguments."""
     if is_csr(cls):
         return ("data", "indices", "indptr", "shape")
+    if names_its_fields(cls):
+        return tuple(cls.__qgraph_fields__)  # type: ignore[attr-defined]
     return tuple(field.name for field in dataclasses.fields(cls))
 
 

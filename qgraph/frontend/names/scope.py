@@ -17,6 +17,7 @@ from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.argument_types import names_its_fields
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
 from qgraph.language import Func
 from qgraph.source import Span, as_written
@@ -195,6 +196,12 @@ class Scope:
             raise self.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         else:
             member = getattr(type(owner), node.attr, None)
+            if names_its_fields(type(owner)):
+                raise self.error(
+                    f"`{as_written(node.value)}` is a {type(owner).__name__} that is not an argument",
+                    node,
+                    "pass it as an argument: a call takes a step of each of those",
+                )
             if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
                 self._watch_method(owner, node, member)
                 return BoundFunc(member, base)

@@ -322,7 +322,7 @@ def _shown(args: tuple[Any, ...], kws: Mapping[str, Any]) -> str:
     return ", ".join([*(str(plain(arg)) for arg in args), *(f"{name}={plain(arg)}" for name, arg in kws.items())])
 
 
-def _without_keyword_only(signature: inspect.Signature) -> inspect.Signature:
+def without_keyword_only(signature: inspect.Signature) -> inspect.Signature:
     """The same parameters, as Numba's lowering can bind them: it has no keyword-only ones."""
     parameters = [
         parameter.replace(kind=parameter.POSITIONAL_OR_KEYWORD) if parameter.kind is parameter.KEYWORD_ONLY else parameter
@@ -369,7 +369,7 @@ class DeviceFunction(_Callable, _Opaque):
             result = context.compile_function(self.function, folded, self.get_impl_key)
         finally:
             self._open.discard(folded)
-        signature = context.make_signature(result, *folded).replace(pysig=_without_keyword_only(self.signature))
+        signature = context.make_signature(result, *folded).replace(pysig=without_keyword_only(self.signature))
         self._compiled[folded] = signature
         return signature
 

@@ -17,7 +17,17 @@ from typing import Any, Literal
 import numpy
 
 from qgraph.errors import ArgumentError
-from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type, field_names, is_csr
+from qgraph.ir.argument_types import (
+    ArrayType,
+    ConstantType,
+    Leaf,
+    ScalarType,
+    StructType,
+    Type,
+    field_names,
+    is_csr,
+    names_its_fields,
+)
 from qgraph.language import Func
 from qgraph.nodes.event import event_handle, is_event_class
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, refuse
@@ -209,7 +219,7 @@ def _find_kind(cls: type) -> Kind:
         ("constant", issubclass(cls, str | enum.Enum | type(None))),
         ("array", adopter_of(cls) is not None),
         ("tuple", issubclass(cls, tuple)),
-        ("dataclass", dataclasses.is_dataclass(cls) or is_csr(cls)),
+        ("dataclass", dataclasses.is_dataclass(cls) or is_csr(cls) or names_its_fields(cls)),
         ("event", is_event_class(cls)),
         ("callable", any("__call__" in vars(base) for base in cls.__mro__)),
     )
@@ -263,7 +273,12 @@ def _check_static(path: str, value: Any) -> None:
     if kind == "tuple":
         for index, part in enumerate(value):
             _check_static(f"{path}[{index}]", part)
-    elif kind == "dataclass" and not is_csr(type(value)) and type(value).__dataclass_params__.frozen:
+    elif (
+        kind == "dataclass"
+        and not is_csr(type(value))
+        and not names_its_fields(type(value))
+        and type(value).__dataclass_params__.frozen
+    ):
         for field in dataclasses.fields(value):
             _check_static(f"{path}.{field.name}", getattr(value, field.name))
     else:
@@ -272,6 +287,10 @@ def _check_static(path: str, value: Any) -> None:
             "a Static argument is a number, an enumeration member, a string, None, a function, or a frozen dataclass of these"
         )
         refuse(path, f"{what} cannot be Static", hint)
+
+
+def _is_frozen(cls: type) -> bool:
+    return bool(getattr(getattr(cls, "__dataclass_params__", None), "frozen", False))
 
 
 def _unsupported(path: str, value: object) -> ArgumentError:
