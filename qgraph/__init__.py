@@ -44,6 +44,7 @@ from qgraph.nodes.host_callback import host_callback
 from qgraph.nodes.library_call import call
 from qgraph.nodes.write_value import write_value
 from qgraph.operations.functions import popcount
+from qgraph.operations.vectors import mat, vec
 from qgraph.options import prepare_simulator
 
 # Before anything can import Numba.
@@ -88,6 +89,7 @@ __all__ = [
     "host_callback",
     "info",
     "kernel",
+    "mat",
     "ndrange",
     "parallel",
     "pool",
@@ -103,6 +105,7 @@ __all__ = [
     "synchronize",
     "to_numpy",
     "unique",
+    "vec",
     "wait",
     "write_value",
     "zeros",

@@ -16,6 +16,7 @@ from qgraph.dispatch_cache import CachedCall, DispatchCache, LastRun, Launched
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
+from qgraph.ir.argument_types import TailFound
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
 from qgraph.options import Options
 from qgraph.pickling import ByName
@@ -282,6 +283,8 @@ class Kernel(ByName, Introspection):
             except GlobalArrayFound as found_array:
                 self._add_array(found_array.array)
                 values = self._complete(values[: len(self._names)])
+            except TailFound as found_tail:
+                self._add_tail(found_tail)
 
     def _describe(self, values: tuple[Any, ...]) -> _Read:
         """The same for values of types that were not seen before, or that came with other ones since.

@@ -11,12 +11,16 @@ from qgraph.compat import cpython
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba."""
+    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba.
+
+    ``tail``: the extents of the last axes, where the kernel is compiled for them.
+    """
 
     dtype: str
     ndim: int
     layout: Literal["C", "F", "A"]
     readonly: bool = False
+    tail: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
@@ -73,6 +77,14 @@ class StructType:
 
 
 Type = ArrayType | ScalarType | ConstantType | StructType
+
+
+class TailFound(Exception):  # noqa: N818 - no error: the kernel is compiled for these extents
+    """A kernel takes the elements of an argument along its last ``axes`` one by one: its type is to have their extents."""
+
+    def __init__(self, path: str, axes: int) -> None:
+        super().__init__(path)
+        self.path, self.axes = path, axes
 
 
 def is_csr(cls: type) -> bool:

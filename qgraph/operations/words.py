@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from qgraph import language
-from qgraph.operations import intervals, intrinsics, random_numbers
+from qgraph.operations import intervals, intrinsics, random_numbers, vectors
 from qgraph.operations.record import Operation, typed
 from qgraph.polyhedral.symbolic_integers import trips
 
@@ -53,6 +53,13 @@ def _numbers() -> Iterator[Operation]:
 def _random() -> Iterator[Operation]:
     for function in random_numbers.WORDS:
         yield _word(function, lambda code, word: code.random_word(word), pure=True)
+
+
+def _vectors() -> Iterator[Operation]:
+    for function in (vectors.vec, vectors.mat):
+        yield _word(function, lambda code, word: code.vector_word(word.__name__), pure=True)
+    for method in (*vectors.METHODS.values(), vectors.transposed, vectors.matmul):
+        yield typed(method, lambda rules, code: rules.of_vectors)
 
 
 def _reassociable() -> Iterator[Operation]:
@@ -107,4 +114,4 @@ def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.is_over, lambda code, _: code.is_over_word())
 
 
-WORDS = (*_atomics(), *_indices(), *_numbers(), *_random(), *_reassociable(), *_of_generated_code())
+WORDS = (*_atomics(), *_indices(), *_numbers(), *_random(), *_vectors(), *_reassociable(), *_of_generated_code())

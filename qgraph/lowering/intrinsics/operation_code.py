@@ -13,6 +13,7 @@ from qgraph.lowering.intrinsics import (
     loop_poll,
     random_numbers,
     value_intrinsics,
+    vectors,
     warp_shuffles,
     while_condition,
 )
@@ -23,7 +24,7 @@ from qgraph.operations.table import OPERATIONS
 
 _MODULES = (
     *(atomics, checked_arithmetic, early_exits, loop_poll, random_numbers),
-    *(while_condition, value_intrinsics, warp_shuffles),
+    *(while_condition, value_intrinsics, vectors, warp_shuffles),
 )
 _INTRINSICS = SimpleNamespace(
     **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}

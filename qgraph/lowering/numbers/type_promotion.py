@@ -18,7 +18,7 @@ from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.compat import numba
-from qgraph.lowering.numbers import ambiguous_integers
+from qgraph.lowering.numbers import ambiguous_integers, vectors
 from qgraph.lowering.numbers.ambiguous_integers import Either
 from qgraph.lowering.numbers.compile_errors import of_own_code
 from qgraph.lowering.numbers.number_llvm import Emitter, types
@@ -164,6 +164,11 @@ class OperationType(_Callable, _Opaque):
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The signature of a call; the code that goes with it is kept for ``implementation``."""
+        of_vectors = vectors.meaning(self._value, args, is_number)
+        if of_vectors is not None:
+            if isinstance(of_vectors, str):
+                raise context.typing_error(of_vectors)
+            return self._delegate(context, context.function_word(of_vectors), args, kws)
         refused = next((arg for arg in args if not self._takes(plain(arg))), None)
         if refused is not None:
             raise context.typing_error(f"{self.name} of {plain(refused)}: kernels have it of {self._operation.takes} only")
