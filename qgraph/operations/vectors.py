@@ -130,7 +130,7 @@ def vec(*components: Any) -> Any:
 
 
 def mat(*rows: Any) -> Any:
-    """A matrix of its rows, vectors, tuples or rows of arrays: ``mat((1, 0), (0, 1))``; or of a part of an array: ``mat(a[i])``.
+    """A matrix of its rows (vectors, tuples, rows of arrays), ``mat((1, 0), (0, 1))``, or of a part of an array, ``mat(a[i])``.
 
     Raises:
         TypeError: rows are no vectors of one length.

@@ -19,12 +19,21 @@ from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.indexing import is_whole, word
-from qgraph.frontend.inference.ranks import is_new_axis, known, known_object, operands_of, parts_of, rank, with_operands
-from qgraph.frontend.names.bindings import Binding, LeafRef, Private, StructRef, Value, ViewRef
+from qgraph.frontend.inference.ranks import (
+    is_new_axis,
+    known,
+    known_object,
+    may_be_tuple,
+    operands_of,
+    parts_of,
+    rank,
+    with_operands,
+)
+from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Private, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
+from qgraph.ir.argument_types import ArrayType, Leaf, TailFound, names_its_fields
 from qgraph.ir.trees import assign, at_place, load
 from qgraph.language import Func
 from qgraph.operations import random_numbers, vectors
@@ -180,10 +189,13 @@ class VectorResolution(ArrayResolution):
 
     def _shape_of_only(self, node: ast.expr) -> Shape:
         """The shape of a vector of ``node`` alone: a row, a tuple, or a number."""
-        found = self._of_vector(node)
-        if not found and isinstance(node, ast.Call) and is_one_of(known_object(self._scope, node.func), random_numbers.WORDS):
-            sizes = [constant_of(each.value) for each in node.keywords if each.arg == "size"]
-            found = tuple(size for size in sizes if size is not None)
+        found = self._of_vector(node) or _size_of_call(self._scope, node)
+        if not found and may_be_tuple(self._scope, node):
+            raise self._scope.error(
+                f"the length of `{as_written(node)}` is not known before types are inferred",
+                node,
+                "write the components: a, b = ..., then qgraph.vec(a, b)",
+            )
         return found or (1,)
 
     def _of_vector(self, node: ast.expr) -> Shape:
@@ -334,19 +346,34 @@ class VectorResolution(ArrayResolution):
             return self._statements(as_assignment(node))
         pairs = [pair for target in targets for pair in _pairs(target, node.value)]
         shapes = [self.shape(value) for _, value in pairs]
+        self._refuse_rows(pairs)
         if not any(shapes):
             return None
         if len(pairs) == 1 and isinstance(pairs[0][0], ast.Subscript):
             return self._store(node, pairs[0][0], shapes[0] or ())
         for (target, _), shape in zip(pairs, shapes, strict=True):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
-            if shape and not isinstance(bound, Private):
+            if (
+                shape
+                and not isinstance(bound, Private)
+                and not (isinstance(target, ast.Tuple) and len(target.elts) == shape[0])
+            ):
                 raise self._scope.error(
                     f"`{as_written(target)}` is assigned a vector or matrix",
                     target,
                     "in a loop assign it to a name of the iteration's own, or to a row of an array, by itself",
                 )
         return None
+
+    def _refuse_rows(self, pairs: Sequence[tuple[ast.expr, ast.expr]]) -> None:
+        for target, value in pairs:
+            bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+            if isinstance(bound, Private) and bound.vector and self.shape(value) is None and rank(self._scope, value):
+                raise self._scope.error(
+                    f"`{as_written(target)}` is a vector or matrix, and is assigned `{as_written(value)}`, a part of an array",
+                    value,
+                    f"a copy of its elements is a vector: qgraph.{'vec' if len(bound.vector) == 1 else 'mat'}(...)",
+                )
 
     def vectors_in(self, node: ast.Assign) -> dict[str, Private]:
         """What names stand for after an assignment: vectors, and what was one before."""
@@ -370,11 +397,11 @@ class VectorResolution(ArrayResolution):
         """The value, and then a store of each component."""
         extents = self._of_row(target)
         if extents != shape:
-            found = "one number" if not extents else f"{' by '.join(map(str, extents))} elements"
+            found = "has {}".format(" by ".join(map(str, extents)) + " elements") if extents else "is one number"
             raise self._scope.error(
-                f"`{as_written(target)}` has {found}, and {' by '.join(map(str, shape))} are assigned",
+                f"`{as_written(target)}` {found}, and {' by '.join(map(str, shape))} are assigned",
                 node,
-                "shapes must be equal",
+                "a vector goes to a row of its length, a matrix to a part of its shape",
             )
         whole = f"_w{node.lineno}_{node.col_offset}"
         self._scope.names[whole] = Private(self._body.unit.local_name(whole), vector=shape)
@@ -397,6 +424,18 @@ class VectorResolution(ArrayResolution):
         if node.value is not None:
             self.returned = self.shape(node.value) or self.returned
         return super().visit_Return(node)
+
+
+def _size_of_call(scope: Scope, node: ast.expr) -> Shape:
+    """How many random numbers a call gives, where it gives a tuple of them."""
+    bound = known(scope, node.func) if isinstance(node, ast.Call) else None
+    of_generator = (
+        isinstance(bound, BoundFunc) and isinstance(bound.owner, StructRef) and names_its_fields(bound.owner.type.cls)
+    )
+    if not isinstance(node, ast.Call) or not (of_generator or is_one_of(known_object(scope, node.func), random_numbers.WORDS)):
+        return ()
+    sizes = [constant_of(each.value) for each in node.keywords if each.arg == "size"]
+    return tuple(size for size in sizes if size is not None)
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:

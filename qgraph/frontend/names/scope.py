@@ -20,6 +20,7 @@ from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import names_its_fields
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
 from qgraph.language import Func
+from qgraph.operations.vectors import METHODS, Components
 from qgraph.source import Span, as_written
 
 _MISSING = object()
@@ -214,10 +215,12 @@ class Scope:
         self.watch(owner, node.attr, value, node)
         return Value(value)
 
-    def _field(self, base: StructRef, node: ast.Attribute) -> Binding:
+    def _field(self, base: StructRef, node: ast.Attribute) -> Binding | None:
         child = base.children.get(node.attr)
         if child is not None:
             return child
+        if issubclass(base.type.cls, Components) and (node.attr in METHODS or node.attr == "T"):
+            return None
         member = getattr(base.type.cls, node.attr, _MISSING)
         if isinstance(member, Func):
             self.watch(base.type.cls, node.attr, member, node)

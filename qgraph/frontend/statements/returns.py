@@ -116,6 +116,12 @@ def _made_vector(scope: Scope, value: ast.Call, *, is_matrix: bool) -> tuple[typ
     parts = value.args
     if is_matrix:
         parts = [word(scope, vectors.vec, *each.elts) if isinstance(each, ast.Tuple) else each for each in parts]
+    if any(rank(scope, each) for each in parts):
+        raise scope.error(
+            f"`{as_written(value)}` is made of an array at kernel level",
+            value,
+            "write its components, qgraph.vec(x[0], x[1]), or make it in a loop",
+        )
     lengths = {len(each.args) if isinstance(each, ast.Call) else 0 for each in parts} if is_matrix else {1}
     if value.keywords or not 1 <= len(parts) <= vectors.MOST or len(lengths) != 1 or lengths == {0}:
         raise scope.error(

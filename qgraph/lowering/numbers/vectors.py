@@ -42,10 +42,11 @@ def meaning(value: object, args: Sequence[Any], is_number: Callable[[Any], bool]
     if not any(shapes) and name is None:
         return None
     symbol = operation(value).symbol
-    if symbol in ("==", "!="):
+    if name is None and symbol in ("", "==", "!="):
+        # What compilers do of any tuple.
         return None
     if name is None and symbol not in ("+", "-", "*", "/", "@"):
-        return f"{symbol or getattr(value, '__name__', value)} of a vector or matrix: write it for components"
+        return f"`{symbol}` of a vector or matrix: write it for components"
     if not all(shape or is_number(arg) for shape, arg in zip(shapes, args, strict=True)):
         kinds = " and ".join("a vector or matrix" if shape else str(arg) for shape, arg in zip(shapes, args, strict=True))
         return f"`{name or symbol}` of {kinds}"
