@@ -1,6 +1,6 @@
 # Every target does its own set-up: it needs Python >= 3.11 with venv, make, and (for a package without a wheel) a compiler.
 #   make demo       restore a damaged photograph with a solver that iterates inside one launch
-#   make test       most tests: cpu and compile-only CUDA, then the simulator; without THOROUGH below
+#   make test       most tests: cpu and compile-only CUDA, then the simulator; without THOROUGH below. TESTS=tests/nodes for fewer
 #   make test-all   all tests, as CI runs them
 #   make test-gpu   the same tests on the GPU of this machine
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck
@@ -61,9 +61,13 @@ ON_CPU := env -u QGRAPH_BACKEND
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 ON_SIM := QGRAPH_BACKEND=sim
 
+TESTS := tests
+# Of those, what the simulator runs.
+SIMULATED = $(if $(filter tests,$(TESTS)),tests/features tests/agreement,$(filter tests/features% tests/agreement%,$(TESTS)))
+
 test: $(READY_DEV)
-	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu $(addprefix --ignore=,$(THOROUGH))
-	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/agreement $(addprefix --ignore=,$(THOROUGH))
+	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) $(TESTS) --ignore=tests/gpu $(addprefix --ignore=,$(THOROUGH))
+	$(if $(SIMULATED),$(ON_SIM) $(PY) $(PYTEST) $(SIMULATED) $(addprefix --ignore=,$(THOROUGH)))
 
 test-all: $(READY_DEV)
 	$(ON_CPU) $(PY) $(PYTEST) tests/examples tests/properties
