@@ -400,7 +400,7 @@ def pairs() -> Iterator[Any]:
         yield pytest.param(kernel, f, id=f"{kernel.__name__}-{f.function.__name__}", marks=marks)
 
 
-@pytest.mark.parametrize(("kernel", "f"), pairs())
+@pytest.mark.parametrize(("kernel", "f"), [*pairs()])
 def test_funcs_that_give_arrays(kernel, f, check):
     check(kernel, lambda: (f, np.arange(8.0), np.linspace(3, 4, 8)))
 
