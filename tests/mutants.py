@@ -133,14 +133,14 @@ MUTANTS = (
         "dispatch_cache.py",
         '"specialisation.executable is executable", "defaults.backend is default"',
         '"defaults.backend is default"',
-        "features/test_launch.py",
+        "runtime/executors/test_cpu_relaunch.py runtime/executors/test_relaunch.py",
     ),
     Mutant(
         "a cached call does not ask what was compiled in",
         "dispatch_cache.py",
         '"defaults.backend is default", "holds()"]',
         '"defaults.backend is default"]',
-        "features/test_globals.py",
+        "features/test_scalars.py features/test_compiled_in.py",
     ),
     Mutant(
         "an empty ^ over the threads of a row starts at 1",
@@ -245,14 +245,14 @@ MUTANTS = (
         "frontend/dependence/induction_variables.py",
         "None if skipped or added is None",
         "None if added is None",
-        "features/test_verdicts.py",
+        "dependence/test_corpus.py",
     ),
     Mutant(
         "updates by different operators commute",
         "frontend/dependence/commutativity.py",
         "        return True\n    return combination(first) is combination(second) is not None",
         "        return True\n    return None not in (combination(first), combination(second))",
-        "features/test_atomics.py",
+        "dependence/test_corpus.py features/test_histograms.py",
     ),
     Mutant(
         "stores move behind loads of the same element",
@@ -266,7 +266,7 @@ MUTANTS = (
         "runtime/values/host_values.py",
         '    "step": " and {} != 0",',
         '    "step": "",',
-        "features/test_loops.py",
+        "diagnostics/test_messages.py features/test_lengths.py",
     ),
     Mutant(
         "the length is an index within bounds",
@@ -301,7 +301,7 @@ MUTANTS = (
         "lowering/codegen/privatised_histogram_cuda.py",
         " or name in others or name in used:",
         " or name in others:",
-        "lowering/codegen/test_privatised_histogram.py",
+        "features/test_histograms.py",
     ),
     Mutant(
         "a kernel's parameters are patched in the executable that was there before",
@@ -325,11 +325,11 @@ MUTANTS = (
         "features/test_lengths.py",
     ),
     Mutant(
-        "the assignments of a loop's condition are not made again before continue",
+        "a := in the guard of a case is not refused",
         "frontend/syntax/walrus.py",
-        "node.body = [*_before_continue(node.body, before), *copied(before)]",
-        "node.body = [*node.body, *copied(before)]",
-        "features/test_walrus.py",
+        "self._refuse_in(case.guard)",
+        "pass",
+        "diagnostics/test_messages.py",
     ),
 )
 
