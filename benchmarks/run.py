@@ -31,6 +31,7 @@ QUESTIONS = (
     "histogram",
     "library_calls",
     "small_solves",
+    "random_numbers",
     "scalar_update",
     "sparse",
     "memory_bound",
