@@ -105,8 +105,8 @@ class KernelNode:
     """
 
     __slots__ = (
-        *("_counts", "_inside", "_many", "_most", "_resident", "bit", "block", "code", "copy", "early", "executable"),
-        *("form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
+        *("_counts", "_inside", "_many", "_most", "_multiprocessors", "_resident", "bit", "block", "code", "copy"),
+        *("early", "executable", "form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
     )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelContext) -> None:
@@ -132,7 +132,8 @@ class KernelNode:
         self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         self._inside = setting.host_index[code.lanes] if code.lanes else None
         # From here on each thread of a light loop has several iterations: the device stays full.
-        self._many = setting.device.multiprocessors * _RESIDENT_THREADS * COARSENING
+        self._multiprocessors = setting.device.multiprocessors
+        self._many = self._multiprocessors * _RESIDENT_THREADS * COARSENING
         # What the parameter of this meaning is.
         self.early = False
         self.executable: Any = None
@@ -206,7 +207,10 @@ class KernelNode:
         if threads <= self.block * COARSENING:
             return 1
         half = max(self._resident // 2, 1)
-        return half if threads <= half * self.block * COARSENING else self._most
+        if threads > half * self.block * COARSENING:
+            return self._most
+        # A block for each multiprocessor while its threads need no more than that, either.
+        return min(half, max(self._multiprocessors, -(-threads // (self.block * COARSENING))))
 
     def _checked(self, shape: Shape, threads: int) -> Shape:
         if shape.blocks > MAX_GRID:
