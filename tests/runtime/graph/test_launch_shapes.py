@@ -118,16 +118,17 @@ def test_tiles():
 def test_what_a_launch_cannot_hold_is_refused(plane):
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
-    node.code, node.block = SimpleNamespace(plane=plane, task=SimpleNamespace(span=None)), 8
+    code = SimpleNamespace(plane=plane, task=SimpleNamespace(span=None), share=lambda *, several: (1, 1))
+    node.code, node.block = code, 8
     most = 2**31 - 1
-    assert node._over_plane((most, 2), 1).times > 1
+    assert node._over_plane((most, 2), several=False).times > 1
     for extents in ((most + 1, 2), (2, most + 1)):
         with pytest.raises(ArgumentError, match="an axis of this loop has 2147483648 iterations, and may have 2147483647"):
-            node._over_plane(extents, 1)
+            node._over_plane(extents, several=False)
     node.block = 1
     if plane == "rows":
         with pytest.raises(ArgumentError, match=f"this loop has {2 * most**2} iterations, more than a launch holds"):
-            node._over_plane((most, most, 2), 1)
+            node._over_plane((most, most, 2), several=False)
 
 
 @pytest.mark.parametrize(
