@@ -191,10 +191,11 @@ class KernelNode:
         together = COARSENING if self.code.several else 1
         if not self.code.plane:
             blocks = max(-(-threads // self.block), 1)
-            return Shape(resident(blocks, most, together) if self.code.several else min(blocks, most), self.block)
+            most = resident(blocks, most, together, self._multiprocessors) if self.code.several else min(blocks, most)
+            return Shape(most, self.block)
         extents = [host[index] for index in self._counts[0]]
         self._check_axes(extents)
-        return resident_rows(extents, self.block, most, together)
+        return resident_rows(extents, self.block, most, together, self._multiprocessors)
 
     def _most_blocks(self, threads: int) -> int:
         """The most blocks of a loop that combines values: while it is short, half of those that there is room for.
@@ -207,10 +208,7 @@ class KernelNode:
         if threads <= self.block * COARSENING:
             return 1
         half = max(self._resident // 2, 1)
-        if threads > half * self.block * COARSENING:
-            return self._most
-        # A block for each multiprocessor while its threads need no more than that, either.
-        return min(half, max(self._multiprocessors, -(-threads // (self.block * COARSENING))))
+        return half if threads <= half * self.block * COARSENING else self._most
 
     def _checked(self, shape: Shape, threads: int) -> Shape:
         if shape.blocks > MAX_GRID:

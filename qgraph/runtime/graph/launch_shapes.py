@@ -63,22 +63,27 @@ def by_rows(extents: Sequence[int], threads: int, share: int, columns_each: int 
     return Shape(-(-columns // across), across, -(-blocks_down // times), down, times)
 
 
-def resident(blocks: int, most: int, together: int = 1) -> int:
+def resident(blocks: int, most: int, together: int = 1, enough: int = MAX_GRID) -> int:
     """How many blocks, no more than ``most``, do the work of so many with the least that one of them does.
 
-    That is one part of the work, or a multiple of ``together``, of which the loads start at once.
+    That is one part of the work, or a power of two up to ``together``, of which the loads start at once, or a multiple of that.
+    More than ``enough`` blocks are no quicker than fewer with as many parts as start at once.
     """
-    parts = -(-blocks // most)
-    return -(-blocks // (parts if parts == 1 else -(-parts // together) * together))
+    parts = max(-(-blocks // most), min(-(-blocks // enough), together))
+    parts = _power_of_two(parts) if parts <= together else -(-parts // together) * together
+    return -(-blocks // max(parts, 1))
 
 
-def resident_rows(extents: Sequence[int], threads: int, most: int, together: int = 1, warp: int = WARP) -> Shape:
+def resident_rows(
+    extents: Sequence[int], threads: int, most: int, together: int = 1, enough: int = MAX_GRID, warp: int = WARP
+) -> Shape:
     """As ``by_rows`` with a row a thread, in whole warps, and no more than ``most`` blocks, which stride over what is left."""
     shape = by_rows(extents, threads, 1)
     down = max(shape.threads_down, warp // shape.threads)
     blocks = min(shape.blocks, most)
     rows = max(math.prod(extents[:-1]), 1)
-    return Shape(blocks, shape.threads, resident(-(-rows // down), max(most // blocks, 1), together), down)
+    down_most, down_enough = max(most // blocks, 1), max(enough // blocks, 1)
+    return Shape(blocks, shape.threads, resident(-(-rows // down), down_most, together, down_enough), down)
 
 
 def in_tiles(extents: Sequence[int], threads: int) -> Shape:

@@ -140,6 +140,9 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
         ((1 << 20,), True, (512, 256, 1, 1, 1)),
         ((30, 30), True, (1, 32, 1, 8, 1)),
         ((126, 126), True, (4, 32, 16, 8, 1)),
+        # A block for each multiprocessor: two rows a thread.
+        ((254, 254), True, (8, 32, 16, 8, 1)),
+        ((50_000,), True, (98, 256, 1, 1, 1)),
         # Four rows a thread, and half of the device is left.
         ((510, 510), True, (16, 32, 16, 8, 1)),
         ((1022, 1022), True, (32, 32, 16, 8, 1)),
@@ -155,5 +158,6 @@ def test_shapes_of_loops_that_combine(extents, several, shape):
     node = kernels.KernelNode.__new__(kernels.KernelNode)
     node.code = SimpleNamespace(plane="rows" if len(extents) > 1 else "", several=several, reduces=True)
     node.block, node._resident, node._most, node._inside = 256, 900, 900, None
+    node._multiprocessors = 132
     node._counts = (tuple(range(len(extents))),)
     assert node.shape_for(extents) == shape
