@@ -20,6 +20,7 @@ SAYS = {
     "channel_flow": r"steady after 499 steps",
     "dormand_prince": r"\d+ steps taken, \d+ refused, energy \d+\.\d+",
     "fdtd": r"1000 steps of 200 x 200 cells",
+    "langevin": r"energies 0\.7\d and 0\.7\d of 0\.75, covariance off by [0-2]\.\d%",
     "plasma": r"64000 electrons, 126 steps",
     "radiative_transfer": r"200 angles, \d+ iterations, residual \de-1[2-6], H\(1\) = 2\.85\d\d",
     "sheets": r"5000 sheets, 2000 steps, energy 0\.2\d\d \+ 0\.3\d\d, drift \de-0[56]",
