@@ -380,7 +380,7 @@ def table(rows: Sequence[Row]) -> str:
         "`python -m tests.mutants --write` plants wrong lines in qgraph, one at a time, and writes down which tests notice.",
         f"{summary(rows)}",
         "",
-        "| what goes wrong | in `qgraph/` | killed by | first tried |",
+        "| what goes wrong | in `qgraph/` | killed by | tests |",
         "| --- | --- | --- | --- |",
         *(f"| {row['what']} | `{row['file']}` | {row['killed by']} | {row['by']} |" for row in rows),
     ]
