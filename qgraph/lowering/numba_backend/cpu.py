@@ -106,11 +106,13 @@ class _Target(NumberTarget, CPUContext):
 
     def get_abi_sizeof(self, ty: ir.Type) -> int:
         """Numba's hook: the bytes of a value."""
-        if isinstance(ty, ir.IdentifiedStructType):
-            return int(super().get_abi_sizeof(ty))
         text = str(ty)
         if text not in self.sizes:
-            self.sizes[text] = super().get_abi_sizeof(ty)
+            size = int(super().get_abi_sizeof(ty))
+            # What has a name is another type in another module.
+            if "%" in text:
+                return size
+            self.sizes[text] = size
         return self.sizes[text]
 
     def compile_subroutine(

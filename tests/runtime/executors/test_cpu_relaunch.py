@@ -51,6 +51,33 @@ def test_the_same_call_again():
     assert kernel.last_launch.path == "cpu"
 
 
+def test_code_that_was_let_go_does_not_run_again():
+    x, y = np.zeros(5), np.arange(5.0)
+    kernel = repeated(fill, x, y)
+    (specialisation,) = kernel._specialisations.values()
+    specialisation.close()
+    assert is_another(kernel, x, y)
+    kernel(x, y)
+    assert specialisation.executable is not None
+
+
+FACTOR = 2.0
+
+
+def of_a_global(x):
+    for i in range(x.shape[0]):
+        x[i] = FACTOR
+
+
+def test_a_global_that_was_compiled_in_and_changed(monkeypatch):
+    x = np.zeros(5)
+    kernel = repeated(of_a_global, x)
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert is_another(kernel, x)
+    kernel(x)
+    assert x.tolist() == [3.0] * 5
+
+
 def others():
     x, y = np.zeros(6), np.arange(6.0)
     yield "other array", x, y.copy()
