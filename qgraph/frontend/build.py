@@ -31,7 +31,7 @@ from qgraph.ir.faults import FAULTS, NO_KEY
 from qgraph.ir.global_arrays import GlobalArray
 from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
 from qgraph.ir.trees import load, parsed
-from qgraph.source import Span
+from qgraph.source import Span, standing_for
 from qgraph.stack import with_large_frame_stack
 
 
@@ -116,10 +116,12 @@ def _built(
         # Loops look at what is noted there.
         _ = unit.exits
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays))
+    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array))
     enter_function(region, scope, tree)
-    result = None if frame.returns is None else _result(region, scope, frame.returns)
+    parted: list[Leaf] = []
+    result = None if frame.returns is None else _result(region, scope, frame.returns, parted)
     given = frozenset() if result is None else frozenset(result.arrays())
+    _refuse_shared_parts(source.span, given, parted)
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
@@ -177,17 +179,21 @@ def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
     return replace(statement, effects=Effects(*touched))
 
 
-def _result(region: Region, scope: Scope, structure: Structure) -> Result:
-    """Where the numbers are that the kernel returns, at its end."""
+def _result(region: Region, scope: Scope, structure: Structure, parted: list[Leaf]) -> Result:
+    """Where the numbers are that the kernel returns, at its end; ``parted`` gets the arrays of which a part is copied."""
     if not structure.name:
-        return Result(None, structure.cls, tuple(_result(region, scope, part) for part in structure.parts))
+        return Result(None, structure.cls, tuple(_result(region, scope, part, parted) for part in structure.parts))
     assert scope.frame is not None
     bound = scope.frame.result(structure.name, scope.names.get(structure.name))
     if isinstance(bound, StructRef):
         # That it is one was not known before the body was.
         parts = {f"{structure.name}{k}": child for k, child in enumerate(bound.children.values())}
         scope.names.update(parts)
-        return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name)) for name in parts))
+        return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name), parted) for name in parts))
+    if isinstance(bound, ViewRef) and any(each.leaf.name == bound.leaf.name for each in region.unit.temporaries):
+        parted.append(bound.leaf)
+        part = ast.copy_location(load(structure.name), scope.source.tree)
+        bound = new_arrays.bind_copy(region, scope, standing_for(part, part, f"a part of {bound.leaf.path}"))
     if (isinstance(bound, LeafRef) and bound.is_array) or isinstance(bound, ViewRef):
         return Result(leaf=_returned(region.unit, scope.source.span, bound))
     if isinstance(bound, Poisoned) and not bound.number:
@@ -203,6 +209,18 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
         bound = scope.names[structure.name]
         assert isinstance(bound, ScalarRef)
     return Result(bound.slot)
+
+
+def _refuse_shared_parts(span: Span, given: frozenset[str], parted: list[Leaf]) -> None:
+    """A part that is returned is a copy, which nobody can tell from it where nothing else of the array is."""
+    names = [leaf.name for leaf in parted]
+    shared = next((leaf for leaf in parted if leaf.name in given or names.count(leaf.name) > 1), None)
+    if shared is not None:
+        raise KernelSyntaxError(
+            f"a kernel cannot return a part of `{shared.path}` together with another part, or all, of it",
+            span,
+            hint="return the array, and take the parts of it after the call",
+        )
 
 
 def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str:

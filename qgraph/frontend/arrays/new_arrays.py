@@ -1,4 +1,4 @@
-"""`t = x + y`: a temporary of the shape and dtype that NumPy gives, and the loop that fills it."""
+"""`t = x + y`, `f(a @ x)`: a temporary of the shape and dtype that NumPy gives, and what fills it: a loop, or a library."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import ast
 import numpy as np
 
 from qgraph.frontend.arrays.array_statements import Elements, bind_view
+from qgraph.frontend.arrays.library_calls import library_array
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import ONE, ZERO
-from qgraph.frontend.inference.ranks import is_elementwise, known_object, rank
+from qgraph.frontend.inference.ranks import is_elementwise, known_object, library_call, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import evaluated
-from qgraph.frontend.statements.region import Region
+from qgraph.frontend.statements.region import Region, made_array
+from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
-from qgraph.source import as_written, copied
+from qgraph.ir.trees import stored
+from qgraph.source import as_written, copied, standing_for
 
 
 def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
@@ -27,7 +30,29 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
         KernelSyntaxError: a new array of a kind that kernels lack, or of a shape or type that is not known before the launch.
     """
     value = _elements_of(scope, node)
-    return bind_view(region, scope, node) if value is None else _made(region, scope, value, node)
+    if value is not None:
+        return _made(region, scope, value, node)
+    if not makes_array(scope, node):
+        return bind_view(region, scope, node)
+    if isinstance(node, ast.Call) and made_array(scope, node) is not None:
+        return temporary(region, scope, standing_for(stored("made"), node), node)
+    return library_array(region, scope, node, whole=lambda operand: bind_copy(region, scope, operand))
+
+
+def makes_array(scope: Scope, node: ast.AST) -> bool:
+    """Whether ``node`` is a new array, and no expression of elements: a library's, a copy, or memory."""
+    match node:
+        case ast.BinOp(op=ast.MatMult()):
+            return rank(scope, node) > 0
+        case ast.Call():
+            copy = _elements_of(scope, node)
+            return library_call(scope, node) is not None or made_array(scope, node) is not None or copy not in (None, node)
+    return False
+
+
+def bind_copy(region: Region, scope: Scope, node: ast.expr) -> LeafRef:
+    """A new array with the elements of ``node``, an array or an expression of elements."""
+    return _made(region, scope, node, node)
 
 
 def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
@@ -47,9 +72,10 @@ def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
 
 
 def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> LeafRef:
-    # Before reductions in it become kernel scalars, whose types nobody knows yet.
+    # Before reductions in it become kernel scalars, whose types nobody knows yet; else once funcs in it have given arrays.
     dtype = element_type(scope, value)
     value = evaluated(region, scope, value)
+    dtype = dtype or element_type(scope, value)
     body = Elements(region, scope)
     lengths = body.frame_all(value, exact=False)
     if dtype is None or dtype.name not in SCALAR_DTYPES:

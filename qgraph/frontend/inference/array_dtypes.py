@@ -7,10 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import known, known_object, operands_of, rank
+from qgraph.frontend.inference.ranks import (
+    constants_of,
+    known,
+    known_object,
+    library_call,
+    library_operands,
+    operands_of,
+    rank,
+)
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
+from qgraph.operations.library_functions import LibraryFunction
 from qgraph.operations.table import OPERATIONS, operation
 
 
@@ -42,9 +51,25 @@ def _sample(scope: Scope, node: ast.expr) -> Any:
             return array if rank(scope, node) else array[0]
         case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
             return OPERATIONS.by_syntax[type(op)].functions[0](*(_sample(scope, operand) for operand in operands_of(node)))
+        case ast.BinOp(op=ast.MatMult()) | ast.Call() if (record := library_call(scope, node)) is not None:
+            return _of_library(scope, record, node)
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right) if rank(scope, left) == rank(scope, right) == 1:
+            return (_sample(scope, left) * _sample(scope, right))[0]
         case ast.Call(keywords=[]):
             return _called(scope, node)
     raise _UnknownError
+
+
+def _of_library(scope: Scope, record: LibraryFunction, node: ast.expr) -> Any:
+    """An array of one element of the type of what a library's function gives, which is asked itself."""
+    operands = library_operands(record, node)
+    # The inverse transform of one number is none.
+    length = 2 if record.module == "numpy.fft" else 1
+    given = [np.ones((length,) * rank(scope, each), np.asarray(_sample(scope, each)).dtype) for each in operands]
+    function = record.function
+    assert function is not None
+    packed = [tuple(given[: record.packed]), *given[record.packed :]] if record.packed else given
+    return np.ones(1, np.asarray(function(*packed, **constants_of(node))).dtype)
 
 
 def _called(scope: Scope, node: ast.Call) -> Any:

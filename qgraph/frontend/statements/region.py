@@ -10,7 +10,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
 from qgraph.frontend.inference.iteration_space import loop_call
-from qgraph.frontend.inference.ranks import rank, reduction, stores_slice
+from qgraph.frontend.inference.ranks import library_call, rank, reduction, stores_slice
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -29,10 +29,14 @@ Handler = Callable[["Region", Scope, ast.stmt], None]
 
 @dataclass(frozen=True, slots=True)
 class ArrayWords:
-    """What a region does with arrays: a part of one gets a name; a reduction becomes the name of a number."""
+    """What a region does with arrays: a part of one, or a new one, gets a name; a reduction becomes the name of a number.
+
+    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one.
+    """
 
     bind: Callable[[Region, Scope, ast.expr], Binding | None]
     reduce: Callable[[Region, Scope, ast.expr], ast.expr]
+    makes: Callable[[Scope, ast.AST], bool]
 
 
 class Region:
@@ -116,7 +120,7 @@ def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and _renames(scope, node):
         return True
-    if stores_slice(scope, node) or reduction(scope, node):
+    if stores_slice(scope, node) or reduction(scope, node) or library_call(scope, node) is not None:
         return True
     if isinstance(node, ast.Return):
         return node.value is not None and rank(scope, node.value) > 0
