@@ -413,7 +413,7 @@ def test_what_is_refused(rig):
     def unknown_axis(x, y, axis):
         y[:] = np.sort(x, axis=axis)
 
-    x, y, a = rig.device(np.ones(3)), rig.device(np.ones(3)), rig.device(np.eye(3))
+    x, y = rig.device(np.ones(3)), rig.device(np.ones(3))
     for function, arguments, words in (
         (other_options, (x, y), "which kernels do not know"),
         (positional_options, (x, y), "has not 1 arguments by position"),

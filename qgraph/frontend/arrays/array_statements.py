@@ -121,7 +121,7 @@ class Elements(Elementwise):
         return view_of(self._region, self.scope, node, seen=self._seen)
 
     @property
-    def _variables(self) -> list[ast.Name]:
+    def variables(self) -> list[ast.Name]:
         """The variables of the loop, one an axis."""
         return [load(f"{ADDED}i{axis}") for axis in range(len(self._lengths))]
 
@@ -132,7 +132,7 @@ class Elements(Elementwise):
         """``for i0, i1 in ndrange(n0, n1): statement`` at the place of ``node``, as ``parallel_task`` gives it."""
         call = word(self.scope, language.ndrange, *self._sizes(node))
         assert isinstance(call, ast.Call)
-        names: list[ast.expr] = [stored(name.id) for name in self._variables]
+        names: list[ast.expr] = [stored(name.id) for name in self.variables]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
         inner = self.scope.inner({f"{ADDED}elements": RangeRef(at_place(call, node), self.scope)})
         loop = ast.For(target, load(f"{ADDED}elements"), [statement], [])
@@ -145,14 +145,14 @@ class Elements(Elementwise):
     def number(self, node: ast.expr) -> ast.expr:
         """The number of an element, in C order."""
         total: ast.expr
-        total, *variables = self._variables
+        total, *variables = self.variables
         for variable, length in zip(variables, self._sizes(node)[1:], strict=True):
             total = ast.BinOp(ast.BinOp(total, ast.Mult(), copied(length)), ast.Add(), variable)
         return total
 
     def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
         """The first element, where an extreme starts."""
-        names = {name.id for name in self._variables}
+        names = {name.id for name in self.variables}
         result: ast.expr = Zeros(names).visit(copied(value))
         unknown = self._lengths.need_elements(node, by_device=dtype is not None)
         if not unknown:
@@ -195,7 +195,7 @@ class Elements(Elementwise):
             )
         indices = [
             self._lengths.index(axis, along.count, variable, node)
-            for axis, (along, variable) in enumerate(zip(view.along, self._variables[missing:], strict=True), missing)
+            for axis, (along, variable) in enumerate(zip(view.along, self.variables[missing:], strict=True), missing)
         ]
         result = element(view, indices, self.scope, node, natural=True)
         assert isinstance(result, ast.Subscript)

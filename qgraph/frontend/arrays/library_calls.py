@@ -97,8 +97,9 @@ def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callab
 
 
 def _evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    if not isinstance(node, ast.BinOp):
+    if isinstance(node, ast.Call):
         return evaluated_arguments(region, scope, node)
+    assert isinstance(node, ast.BinOp)
     left, right = in_order(region, scope, [node.left, node.right])
     return standing_for(ast.copy_location(ast.BinOp(left, node.op, right), node), node)
 
@@ -144,6 +145,7 @@ def _result_shape(record: LibraryFunction, keywords: dict[str, Any], *shapes: Sh
     except ValueError:
         return (0,) * len(record.shape([(2,) * len(shape) for shape in shapes], keywords))
     return found
+
 
 def library_number(region: Region, scope: Scope, node: ast.expr, function: object) -> ast.expr:
     """The number that a function of one matrix gives, as the element of an array that the statement before it writes."""

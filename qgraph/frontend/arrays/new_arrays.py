@@ -7,19 +7,21 @@ import ast
 import numpy as np
 
 from qgraph.frontend.arrays.array_statements import Elements, bind_view
+from qgraph.frontend.arrays.index_words import index_word, made_by_word
+from qgraph.frontend.arrays.indexed_arrays import Maker
 from qgraph.frontend.arrays.library_calls import library_array
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import ONE, ZERO
 from qgraph.frontend.inference.ranks import is_elementwise, known_object, library_call, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.statements.inlining import evaluated
+from qgraph.frontend.statements.inlining import evaluated, evaluated_arguments
 from qgraph.frontend.statements.region import Region, made_array
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
-from qgraph.ir.trees import stored
+from qgraph.ir.trees import at_place, stored
 from qgraph.source import as_written, copied, standing_for
 
 
@@ -36,6 +38,10 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
         return bind_view(region, scope, node)
     if isinstance(node, ast.Call) and made_array(scope, node) is not None:
         return temporary(region, scope, standing_for(stored("made"), node), node)
+    if isinstance(node, ast.Call) and index_word(scope, node) is not None:
+        call = evaluated_arguments(region, scope, node)
+        make = Maker(region, scope, call, lambda operand: bind_copy(region, scope, operand))
+        return made_by_word(make, call, lambda value: _made(region, scope, at_place(value, call), call))
     return library_array(region, scope, node, whole=lambda operand: bind_copy(region, scope, operand))
 
 
@@ -46,7 +52,8 @@ def makes_array(scope: Scope, node: ast.AST) -> bool:
             return rank(scope, node) > 0
         case ast.Call():
             copy = _elements_of(scope, node)
-            return library_call(scope, node) is not None or made_array(scope, node) is not None or copy not in (None, node)
+            others = library_call(scope, node) is not None or made_array(scope, node) is not None
+            return others or copy not in (None, node) or index_word(scope, node) is not None
     return False
 
 

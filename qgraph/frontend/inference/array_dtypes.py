@@ -15,6 +15,7 @@ from qgraph.frontend.inference.ranks import (
     library_operands,
     operands_of,
     rank,
+    view_word,
 )
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -55,6 +56,8 @@ def _sample(scope: Scope, node: ast.expr) -> Any:
             return _of_library(scope, record, node)
         case ast.BinOp(left=left, op=ast.MatMult(), right=right) if rank(scope, left) == rank(scope, right) == 1:
             return (_sample(scope, left) * _sample(scope, right))[0]
+        case ast.Call() if (view := view_word(scope, node)) is not None:
+            return _sample(scope, view.array)
         case ast.Call(keywords=[]):
             return _called(scope, node)
     raise _UnknownError

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.inference.view_words import order_of, order_of_method
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
@@ -93,6 +95,8 @@ def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> i
     if (record := library_call(scope, node, found)) is not None:
         ranks = [rank(scope, each, found) for each in library_operands(record, node)]
         return _rank_of_result(record, ranks, constants_of(node))
+    if (view := view_word(scope, node, found)) is not None:
+        return len(view.order)
     if (shape := _shape_given(scope, node)) is not None:
         return shape
     # A new array is refused where it is laid out.
@@ -129,6 +133,51 @@ def library_operands(record: LibraryFunction, node: ast.expr) -> list[ast.expr]:
     assert isinstance(node, ast.Call)
     first = node.args[0]
     return [*first.elts, *node.args[1:]] if record.packed and isinstance(first, ast.Tuple) else list(node.args)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewWord:
+    """``array`` in another order: for each dimension that of the array, -1 for a new one, and which run backwards."""
+
+    array: ast.expr
+    order: tuple[int, ...]
+    backwards: frozenset[int]
+
+
+def view_word(scope: Scope, node: ast.AST, found: dict[ast.expr, int] | None = None) -> ViewWord | None:
+    """What `np.flip(x)` and its kin mean; None for anything else, and where axes are no constants. ``found`` as in ``rank``."""
+    if not isinstance(node, ast.Call):
+        return None
+    bound = known(scope, node.func)
+    is_method = bound is None and isinstance(node.func, ast.Attribute)
+    arguments = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) and is_method else node.args
+    if not arguments or not (isinstance(bound, Value) or is_method):
+        return None
+    ndim = rank(scope, arguments[0], found)
+    given = [_constant(scope, each) for each in arguments[1:]]
+    named = {str(each.arg): _constant(scope, each.value) for each in node.keywords}
+    if ndim == 0 or None in (*given, *named.values()):
+        return None
+    if isinstance(bound, Value):
+        order = order_of(bound.value, ndim, *given, **named)
+    else:
+        assert isinstance(node.func, ast.Attribute)
+        order = order_of_method(node.func.attr, ndim, *given, **named)
+    return None if order is None else ViewWord(arguments[0], *order)
+
+
+def _constant(scope: Scope, node: ast.expr) -> int | tuple[int, ...] | None:
+    """An integer, or a tuple of them, that is known at compile time."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        value = known_object(scope, node)
+    return value if isinstance(value, (int, tuple)) else None
+
+
+def is_place(scope: Scope, node: ast.AST) -> bool:
+    """Whether an expression of arrays names a part of one, and computes nothing."""
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or view_word(scope, node) is not None
 
 
 def constants_of(node: ast.expr) -> dict[str, object]:

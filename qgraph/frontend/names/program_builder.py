@@ -53,6 +53,9 @@ class ProgramBuilder:
         self.extents: dict[str, tuple[ast.expr, ...]] = {}
         # Sizes of arrays that views have looked at: one object each, so that all paths agree on what the name means.
         self.sizes: dict[str, HostExpr] = {}
+        # Copies of arrays with which they share their elements in NumPy, by leaf name, and what has been written of arrays.
+        self.copies: dict[str, str] = {}
+        self.filled: set[str] = set()
         # Pairs that are the identical memory at some moments, and disjoint at others.
         self.sometimes_same: set[frozenset[str]] = set()
         self.slots: list[Slot] = []

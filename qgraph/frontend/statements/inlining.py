@@ -10,7 +10,7 @@ from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
 from qgraph.frontend.inference.iteration_space import LoopCall, refuse_array
-from qgraph.frontend.inference.ranks import rank, reduction
+from qgraph.frontend.inference.ranks import is_place, rank, reduction, view_word
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -197,9 +197,9 @@ def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     return result
 
 
-def evaluated_arguments(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node``, a call, with evaluated arguments."""
-    if isinstance(node, ast.Call) and any(has_calls(region, scope, child) for child in [*node.args, *node.keywords]):
+def evaluated_arguments(region: Region, scope: Scope, node: ast.Call) -> ast.Call:
+    """``node`` with evaluated arguments."""
+    if any(has_calls(region, scope, child) for child in [*node.args, *node.keywords]):
         node = copied(node)
         _Calls(region, scope).arguments(node)
     return node
@@ -221,6 +221,8 @@ def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
         return True
     if isinstance(node, (ast.Attribute, ast.Subscript)):
         return made_structure(scope, node.value) is not None or _is_computed(scope, node.value)
+    if (view := view_word(scope, node)) is not None:
+        return _is_computed(scope, view.array)
     if not isinstance(node, ast.Call):
         return False
     return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
@@ -228,7 +230,8 @@ def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
 
 def _is_computed(scope: Scope, node: ast.expr) -> bool:
     """Whether an array is computed here, so that a part of it is one of an array without a name."""
-    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)) and rank(scope, node) > 0
+    computes = isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call))
+    return computes and rank(scope, node) > 0 and not is_place(scope, node)
 
 
 class _Calls(ast.NodeTransformer):
@@ -244,6 +247,8 @@ class _Calls(ast.NodeTransformer):
         if self._region.arrays.makes(self._scope, node):
             self.arguments(node)
             return self._array(node)
+        if view_word(self._scope, node) is not None:
+            return self._view(node)
         if not _is_made(self._region, self._scope, node):
             self.arguments(node)
             # What is called may be given an array only now that the calls in it have been made.
@@ -268,6 +273,18 @@ class _Calls(ast.NodeTransformer):
         for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
             keyword.value = value
         node.args = values[: len(node.args)]
+
+    def _view(self, node: ast.Call) -> ast.expr:
+        """A view of an array that may be computed here, which gets a name then."""
+        self.arguments(node)
+        view = view_word(self._scope, node)
+        if view is not None and _is_computed(self._scope, view.array):
+            named = self._array(view.array)
+            if isinstance(node.func, ast.Attribute) and node.func.value is view.array:
+                node.func.value = named
+            else:
+                node.args[0] = named
+        return node
 
     def _array(self, node: ast.expr) -> ast.expr:
         """A name for the new array that ``node`` is, whose operands have been evaluated."""

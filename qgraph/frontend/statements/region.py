@@ -17,6 +17,7 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_test
+from qgraph.frontend.statements.copied_views import refuse_changed_copies
 from qgraph.frontend.statements.serial_runs import SerialRun
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import Statement, Task, TaskStatement
@@ -54,6 +55,7 @@ class Region:
         self._handlers = handlers
         self._statements: list[Statement] = []
         self._run: SerialRun | None = None
+        self._looked_at = 0
 
     def inner(self) -> Region:
         """An empty region inside this one."""
@@ -70,6 +72,10 @@ class Region:
                     hint="kernel-level statements are loops, branches, assignments and calls of funcs",
                 )
             handler(self, scope, node)
+            if self.unit.copies:
+                self.flush()
+                refuse_changed_copies(self.unit, scope, node, self._statements[self._looked_at :])
+            self._looked_at = len(self._statements)
 
     def add(self, *statements: Statement) -> None:
         """Append finished statements."""

@@ -206,6 +206,11 @@ def _varies(scope: Scope, node: ast.expr) -> bool:
 def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
     if node is None:
         return like.leaf.type.dtype if isinstance(like, (LeafRef, ViewRef)) else _DEFAULT
+    return dtype_of(scope, node)
+
+
+def dtype_of(scope: Scope, node: ast.expr) -> str:
+    """The name of the dtype that ``node`` means; ``KernelTypeError`` where it means none of an array of a kernel."""
     value: object = None
     if isinstance(node, ast.Attribute) and node.attr == "dtype":
         bound = scope.static(node.value)
