@@ -223,6 +223,15 @@ def _refuse_shared_parts(span: Span, given: frozenset[str], parted: list[Leaf]) 
         )
 
 
+def _is_of_argument(unit: ProgramBuilder, name: str) -> bool:
+    """Whether a new array shares its elements with an argument in NumPy."""
+    while name in unit.copies:
+        name = unit.copies[name]
+        if all(each.leaf.name != name for each in unit.temporaries):
+            return True
+    return False
+
+
 def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str:
     """The leaf of an array that the kernel returns: an argument, or memory that the call makes for the caller."""
     leaf = bound.leaf
@@ -232,6 +241,8 @@ def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str
     elif leaf.name in unit.selections:
         found = f"`{leaf.path}`, which changes places with another array where only the device knows it"
         hint = "return all of these arrays, or copy the elements to one of them"
+    elif _is_of_argument(unit, leaf.name):
+        found, hint = f"`{leaf.path}`, which is a part of an argument in NumPy", "copy it, `.copy()`, or make it after the call"
     elif any(each.in_graph for each in made):
         found, hint = f"`{leaf.path}`, whose memory the graph itself takes and frees", "leave out alloc=True"
     else:

@@ -109,7 +109,7 @@ def _arange(
     kinds = [make.type_of(each) for each in (low, high, step)]
     floats = any(kind.kind == "f" for kind in kinds)
     kind = make.dtype(dtype, np.float64 if floats else np.int64)
-    first, last, by = (make.size(each) for each in (low, high, step))
+    first, last, by = (make.host(each) for each in (low, high, step))
     if floats:
         ceil = load(make.region.unit.host_object(math.ceil, "ceil"))
         count = make.derived("max(0, ceil((last - first) / by))", first=first, last=last, by=by, ceil=ceil)

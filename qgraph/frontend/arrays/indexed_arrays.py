@@ -111,12 +111,16 @@ class Maker:
 
     def size(self, node: ast.expr) -> Extent:
         """``node``, an integer that the host computes."""
+        return self._extent(self.host(node))
+
+    def host(self, node: ast.expr) -> ast.expr:
+        """``node`` as the host computes it."""
         host = host_expression(self.region.unit, self.scope, node)
         if host is None:
             raise self.refused(
                 f"the size `{as_written(node)}` is known on the device only", "use shapes, scalar arguments and constants"
             )
-        return self._extent(host)
+        return host
 
     def _extent(self, host: ast.expr) -> Extent:
         if isinstance(host, ast.Constant):

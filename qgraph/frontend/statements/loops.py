@@ -240,13 +240,19 @@ def _refuse_stale(scope: Scope, inner: Scope, node: ast.For | ast.While) -> None
         for name, bound in inner.entry.items()
         if not isinstance(bound, Poisoned) and not same(inner.names.get(name), bound)
     ]
-    for name in read_before(node.body, changed):
+    gone = {name for name in changed if isinstance(inner.names.get(name), Poisoned)} - names_assigned(node.body).keys()
+    for name in [*read_before(node.body, changed), *sorted(gone & _read(node.body))]:
         found = inner.names[name]
         raise KernelSyntaxError(
             f"`{name}` is read in this loop before it is bound again, which the next iteration would see",
             found.span if isinstance(found, Poisoned) else scope.span(names_assigned(node.body)[name][0]),
             hint=found.hint if isinstance(found, Poisoned) else "only numbers can change from one iteration to the next",
         )
+
+
+def _read(statements: Sequence[ast.stmt]) -> set[str]:
+    nodes = (child for statement in statements for child in ast.walk(statement))
+    return {child.id for child in nodes if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)}
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def _shape(region: Region, scope: Scope, node: ast.expr) -> list[tuple[ast.expr,
         parts: list[ast.expr] = [ast.Subscript(copied(source), ast.Constant(axis), ast.Load()) for axis in axes]
         if parts:
             return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in parts]
-    if isinstance(source, ast.Tuple):
+    if isinstance(source, (ast.Tuple, ast.List)):
         return [_extent(region, scope, part) for part in source.elts]
     bound = scope.static(source)
     if isinstance(bound, StructRef):
