@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
+from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.inference.iteration_space import loop_call
 from qgraph.frontend.inference.ranks import library_call, rank, reduction, stores_slice
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
@@ -167,7 +168,9 @@ def _is_unrolled(scope: Scope, node: ast.For) -> bool:
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
     """Whether a kernel-level `for` is parallel: over a range that is not ``serial``."""
     found = loop_call(scope, node.iter)
-    return found is not None and found.word is not language.serial
+    if found is None:
+        return elements_iterated(scope, node.iter)
+    return found.word is not language.serial
 
 
 def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:

@@ -55,7 +55,10 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
 
 
 _MAKERS = frozenset(
-    {*("array", "empty", "zeros", "ones", "full", "ndarray", "concatenate", "stack", "hstack", "vstack", "column_stack"), "reshape"}
+    {
+        *("array", "empty", "zeros", "ones", "full", "ndarray", "concatenate", "stack", "hstack", "vstack", "column_stack"),
+        "reshape",
+    }
 )
 
 
