@@ -190,8 +190,9 @@ def _result(region: Region, scope: Scope, structure: Structure, parted: list[Lea
         parts = {f"{structure.name}{k}": child for k, child in enumerate(bound.children.values())}
         scope.names.update(parts)
         return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name), parted) for name in parts))
-    if isinstance(bound, ViewRef) and any(each.leaf.name == bound.leaf.name for each in region.unit.temporaries):
-        parted.append(bound.leaf)
+    if isinstance(bound, (LeafRef, ViewRef)) and _is_copied(region.unit, bound):
+        if isinstance(bound, ViewRef):
+            parted.append(bound.leaf)
         part = ast.copy_location(load(structure.name), scope.source.tree)
         bound = new_arrays.bind_copy(region, scope, standing_for(part, part, f"a part of {bound.leaf.path}"))
     if (isinstance(bound, LeafRef) and bound.is_array) or isinstance(bound, ViewRef):
@@ -209,6 +210,15 @@ def _result(region: Region, scope: Scope, structure: Structure, parted: list[Lea
         bound = scope.names[structure.name]
         assert isinstance(bound, ScalarRef)
     return Result(bound.slot)
+
+
+def _is_copied(unit: ProgramBuilder, bound: LeafRef | ViewRef) -> bool:
+    """Whether what is returned is a part of an array of the kernel's own, or one of several: then it is a new one."""
+    selection = unit.selections.get(bound.leaf.name)
+    if selection is None and not isinstance(bound, ViewRef):
+        return False
+    leaves = {bound.leaf.name} if selection is None else {*selection.leaves}
+    return leaves <= {each.leaf.name for each in unit.temporaries}
 
 
 def _refuse_shared_parts(span: Span, given: frozenset[str], parted: list[Leaf]) -> None:

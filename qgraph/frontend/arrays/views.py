@@ -98,7 +98,7 @@ class _Viewer:
         size, unit = size_of(self._unit, leaf, axis), self._unit
         # Only the host can call what a library's function is asked with.
         asks = any(isinstance(child, ast.Name) and child.id in unit.host_names for child in ast.walk(size))
-        span = next(each.span for each in unit.temporaries if each.leaf.name == leaf.name) if asks else None
+        span = next(each.span for each in unit.temporaries if each.leaf.name == unit.host_name(leaf)) if asks else None
         return HostExpr(size) if span is None else HostExpr(size, unit.host_value(size, span, text=ast.unparse(size)).id)
 
     def _ordered(self, base: ViewRef, word: ViewWord, node: ast.Call) -> ViewRef:

@@ -46,8 +46,7 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
         )
     place = f"{node.lineno}_{node.col_offset}"
     variable = counter if counter is not None else stored(f"{ADDED}at{place}")
-    index = copied(variable)
-    index.ctx = ast.Load()  # type: ignore[attr-defined]
+    index = load(variable.id)
     arrays: Parts = [(stored(f"{ADDED}over{k}_{place}"), array) for k, (_, array) in enumerate(parts)]
     names = [load(name.id) for name, _ in arrays if isinstance(name, ast.Name)]
     lengths: list[ast.expr] = [
