@@ -185,5 +185,7 @@ def of_a_caller(x: Any, way: int) -> Any:
 
 @pytest.mark.parametrize("function", [seen_by_others, of_a_caller])
 def test_an_array_that_others_know_keeps_its_elements(function: Any) -> None:
-    with pytest.raises(qgraph.KernelSyntaxError, match=r"are not the same arrays in another order|chooses|one array or another"):
+    with pytest.raises(
+        qgraph.KernelSyntaxError, match=r"are not the same arrays in another order|chooses|one array or another"
+    ):
         qgraph.kernel(function).plan(np.ones(3), 1)

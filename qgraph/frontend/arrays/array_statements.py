@@ -31,7 +31,7 @@ from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Task, Temporary
-from qgraph.ir.trees import at_place, load, stored
+from qgraph.ir.trees import at_place, call_of, load, stored
 from qgraph.ir.verdicts import Verdict
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
@@ -94,6 +94,7 @@ class Elements(Elementwise):
         self._target: ViewRef | None = None
         self._seen: Seen = {}
         self._elements: list[tuple[ViewRef, ast.Subscript]] = []
+        self._framed: list[ViewRef] = []
 
     # --- the loop ---
 
@@ -112,10 +113,19 @@ class Elements(Elementwise):
         ndim = rank(self.scope, value, self._ranks)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
         operands = [(operand, self._view(operand)) for operand in array_operands(self.scope, value, self._ranks)]
+        self._framed = [view for _, view in operands]
         for axis in range(-ndim, 0):
             lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
         return self._lengths.settled(value)
+
+    def most(self, axis: int) -> ast.expr:
+        """The greatest length, for the host, that the framed expression may have along ``axis``, which counts from the last."""
+        along = [(view.leaf, view.along[axis]) for view in self._framed if len(view.along) >= -axis]
+        sizes = [size_of(self._unit, leaf, each.axis) for leaf, each in along if each.axis >= 0]
+        greatest = {ast.unparse(size): size for size in sizes}
+        first, *others = greatest.values()
+        return first if not others else call_of(self._unit.host_object(max, "max"), first, *others)
 
     def _view(self, node: ast.expr) -> ViewRef:
         return view_of(self._region, self.scope, node, seen=self._seen)

@@ -12,11 +12,11 @@ import numpy as np
 
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
-from qgraph.frontend.inference.ranks import known, rank
-from qgraph.frontend.names.bindings import Extent, LeafRef, Value
+from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.trees import load, parsed
-from qgraph.source import as_written, copied
+from qgraph.ir.trees import at_place, load, parsed
+from qgraph.source import as_written, copied, standing_for
 
 Word = Callable[..., "Indexed | ast.expr"]
 _ZERO, _ONE = ast.Constant(0), ast.Constant(1)
@@ -39,7 +39,7 @@ def index_word(scope: Scope, node: ast.AST) -> tuple[Word, list[ast.expr]] | Non
     return (method, [func.value, *node.args]) if method is not None and rank(scope, func.value) else None
 
 
-def made_by_word(make: Maker, node: ast.Call, elementwise: Callable[[ast.expr], LeafRef]) -> LeafRef:
+def made_by_word(make: Maker, node: ast.Call, elementwise: Callable[[ast.expr], LeafRef | ViewRef]) -> LeafRef | ViewRef:
     """The array that such a call makes; ``elementwise`` makes that of an expression of elements.
 
     Raises:
@@ -130,6 +130,29 @@ def grid_part(make: Maker, axis: ast.expr, *bounds: ast.expr) -> Indexed:
     at = make.constant(axis)
     start = make.number(pairs[at][0])
     return Indexed(extents, np.dtype(np.int64), lambda indices: written("i + start", i=indices[at], start=start))
+
+
+def grids(scope: Scope, node: ast.expr) -> ast.expr:
+    """``np.mgrid[a:b, c:d]`` and ``np.meshgrid(x, y)`` as the tuple of their arrays; anything else as it is."""
+    match node:
+        case ast.Subscript(value=value, slice=ast.Tuple(elts=[*parts])) if known_object(scope, value) is np.mgrid:
+            slices = [each for each in parts if isinstance(each, ast.Slice) and each.upper is not None and each.step is None]
+            if len(slices) < len(parts):
+                raise scope.error(f"`{as_written(node)}` is no grid that kernels know", node, "write np.mgrid[a:b, c:d]")
+            bounds = [bound for each in slices for bound in (each.lower or ast.Constant(0), each.upper) if bound is not None]
+            arrays: list[ast.expr] = [word(scope, grid_part, ast.Constant(axis), *bounds) for axis in range(len(slices))]
+        case ast.Call(args=[x, y], keywords=[]) if known_object(scope, node.func) is np.meshgrid:
+            arrays = [word(scope, _meshed, ast.Constant(axis), x, y) for axis in range(2)]
+        case _:
+            return node
+    return at_place(ast.Tuple([standing_for(each, node) for each in arrays], ast.Load()), node)
+
+
+def _meshed(make: Maker, axis: ast.expr, x: ast.expr, y: ast.expr) -> Indexed:
+    sources = make.array(x, 1), make.array(y, 1)
+    at = make.constant(axis)
+    extents = [sources[1].extents[0], sources[0].extents[0]]
+    return Indexed(extents, sources[at].dtype, lambda indices: sources[at].at([indices[1 - at]]))
 
 
 def _array(make: Maker, object: ast.expr, dtype: ast.expr | None = None) -> Indexed:
@@ -419,6 +442,7 @@ _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.outer, _outer),
     (np.diff, _diff),
     (grid_part, grid_part),
+    (_meshed, _meshed),
 )
 _METHODS: dict[str, Word] = {
     "reshape": _reshape_method,

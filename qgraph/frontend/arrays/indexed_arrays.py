@@ -13,9 +13,9 @@ import numpy as np
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.views import view_of
-from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, element, word
+from qgraph.frontend.inference.number_types import type_of_new_array
 from qgraph.frontend.inference.ranks import is_place, rank
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
@@ -26,7 +26,7 @@ from qgraph.frontend.statements.temporaries import dtype_of
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
-from qgraph.ir.trees import at_place, load, parsed
+from qgraph.ir.trees import at_place, load, parsed, with_names
 from qgraph.source import as_written, copied, standing_for
 
 Indices = Sequence[ast.expr]
@@ -71,7 +71,7 @@ class Maker:
     region: Region
     scope: Scope
     node: ast.expr
-    copy: Callable[[ast.expr], LeafRef]
+    copy: Callable[[ast.expr], LeafRef | ViewRef]
 
     def place(self, node: ast.expr) -> ast.expr:
         """``node``, an array, by name."""
@@ -179,7 +179,7 @@ class Maker:
 
     def type_of(self, node: ast.expr) -> np.dtype[Any]:
         """The dtype of a number or array."""
-        found = element_type(self.scope, node)
+        found = type_of_new_array(self.scope, node)
         if found is None:
             raise self.refused(f"the type of `{as_written(node)}` is not known before the launch", "give a dtype")
         return found
@@ -220,19 +220,10 @@ def _host(extent: Extent) -> ast.expr:
 
 def written(text: str, **parts: Extent | ast.expr | int) -> ast.expr:
     """The expression that ``text`` is the source of, with expressions for its names."""
-    result: ast.expr = _Written({name: _code(part) for name, part in parts.items()}).visit(parsed(text))
-    return result
+    return with_names(parsed(text), {name: _code(part) for name, part in parts.items()})
 
 
 def _code(part: Extent | ast.expr | int) -> ast.expr:
     if isinstance(part, Extent):
         return part.code
     return ast.Constant(part) if isinstance(part, int) else part
-
-
-class _Written(ast.NodeTransformer):
-    def __init__(self, trees: dict[str, ast.expr]) -> None:
-        self._trees = trees
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return copied(self._trees[node.id]) if node.id in self._trees else node

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import KernelTypeError, LinAlgError
+from qgraph.frontend.arrays.products_of_parts import product_of_parts
 from qgraph.frontend.arrays.views import size_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
+from qgraph.frontend.inference.number_types import type_of_new_array
 from qgraph.frontend.inference.ranks import constants_of, known, library_call, library_operands, new_array, rank
-from qgraph.frontend.names.bindings import LeafRef, Value
+from qgraph.frontend.names.bindings import LeafRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.inlining import evaluated_arguments, in_order
@@ -62,7 +64,7 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     return True
 
 
-def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callable[[ast.expr], LeafRef]) -> LeafRef:
+def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callable[[ast.expr], LeafRef]) -> LeafRef | ViewRef:
     """The new array that a library's function gives; ``whole`` makes a copy of an operand that is no whole array.
 
     Raises:
@@ -72,7 +74,10 @@ def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callab
     record = library_call(scope, node)
     if record is None:
         raise new_array(scope, node)
-    operands = [_as_whole(scope, each, whole) for each in library_operands(record, node)]
+    operands = library_operands(record, node)
+    if record.name == "matmul" and (of_parts := product_of_parts(region, scope, node, operands)) is not None:
+        return of_parts
+    operands = [_as_whole(scope, each, whole) for each in operands]
     value: ast.Call | ast.BinOp
     if isinstance(node, ast.BinOp):
         value = ast.BinOp(operands[0], node.op, operands[1])
@@ -80,7 +85,7 @@ def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callab
         assert isinstance(node, ast.Call)
         value = ast.Call(node.func, operands, node.keywords)
     value = standing_for(ast.copy_location(value, node), node)
-    dtype = element_type(scope, value)
+    dtype = type_of_new_array(scope, value)
     if dtype is None or dtype.name not in SCALAR_DTYPES:
         raise scope.error(
             f"the type of the elements of `{as_written(node)}` is not known before the launch",

@@ -11,7 +11,7 @@ from qgraph.frontend.inference.ranks import known_object, rank
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, load, stored
-from qgraph.source import as_written, copied
+from qgraph.source import as_written
 
 LOOP_WORDS = (language.serial, language.parallel)
 Parts = list[tuple[ast.expr, ast.expr]]

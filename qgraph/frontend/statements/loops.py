@@ -48,7 +48,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
         raise KernelSyntaxError(
             f"a kernel-level loop cannot iterate over `{as_written(node.iter)}`",
             scope.span(node.iter),
-            hint="iterate over range(...), qgraph.ndrange(...), an array, or qgraph.serial(...) of these for iterations in order",
+            hint="iterate over range(...), qgraph.ndrange(...) or an array, or over qgraph.serial(...) of these in order",
         )
     if bounds_call(region, found):
         node = _with_held_bounds(region, scope, node, found)
