@@ -252,7 +252,10 @@ def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str
         found = f"`{leaf.path}`, which changes places with another array where only the device knows it"
         hint = "return all of these arrays, or copy the elements to one of them"
     elif _is_of_argument(unit, leaf.name):
-        found, hint = f"`{leaf.path}`, which is a part of an argument in NumPy", "copy it, `.copy()`, or make it after the call"
+        found, hint = (
+            f"`{leaf.path}`, which is a part of an argument in NumPy",
+            "copy it, np.copy(...), or make it after the call",
+        )
     elif any(each.in_graph for each in made):
         found, hint = f"`{leaf.path}`, whose memory the graph itself takes and frees", "leave out alloc=True"
     else:

@@ -11,7 +11,7 @@ from qgraph.frontend.inference.ranks import known_object, rank
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, load, stored
-from qgraph.source import as_written
+from qgraph.source import as_written, standing_for
 
 LOOP_WORDS = (language.serial, language.parallel)
 Parts = list[tuple[ast.expr, ast.expr]]
@@ -45,7 +45,7 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
             "give each array a name: for a, b in zip(x, y)",
         )
     place = f"{node.lineno}_{node.col_offset}"
-    variable = counter if counter is not None else stored(f"{ADDED}at{place}")
+    variable = counter if counter is not None else stored(_variable(scope))
     index = load(variable.id)
     arrays: Parts = [(stored(f"{ADDED}over{k}_{place}"), array) for k, (_, array) in enumerate(parts)]
     names = [load(name.id) for name, _ in arrays if isinstance(name, ast.Name)]
@@ -55,7 +55,7 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
     length = lengths[0] if len(lengths) == 1 else word(scope, min, *lengths)
     loop = copy.copy(node)
     loop.target = variable
-    loop.iter = word(scope, range, length)
+    loop.iter = standing_for(word(scope, range, length), iterated)
     if isinstance(call, ast.Call) and around:
         loop.iter = ast.Call(call.func, [loop.iter], [])
     first: list[ast.stmt] = [
@@ -63,6 +63,12 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
     ]
     loop.body = [*(at_place(each, node.target) for each in first), *node.body]
     return at_place(loop, node), arrays
+
+
+def _variable(scope: Scope) -> str:
+    """A name for the number of an element, in messages too; the function has no such name."""
+    taken = {child.id for child in ast.walk(scope.source.tree) if isinstance(child, ast.Name)} | scope.names.keys()
+    return next(name for name in ("position", *(f"position{k}" for k in range(2, len(taken) + 3))) if name not in taken)
 
 
 def _parts(scope: Scope, target: ast.expr, node: ast.expr) -> Parts | None:

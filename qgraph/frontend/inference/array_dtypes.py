@@ -57,6 +57,8 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
     bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
     if bound is not None:
         return _bound(bound, numbers)
+    if numbers is not None and _is_extent(node):
+        return 1
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, complex)):
             return value
@@ -78,6 +80,13 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
         case ast.Call(keywords=[]):
             return _called(scope, node, numbers)
     raise _UnknownError
+
+
+def _is_extent(node: ast.expr) -> bool:
+    match node:
+        case ast.Subscript(value=ast.Attribute(attr="shape")) | ast.Attribute(attr="size" | "ndim"):
+            return True
+    return False
 
 
 def _of_library(scope: Scope, record: LibraryFunction, node: ast.expr, numbers: _Numbers | None) -> Any:

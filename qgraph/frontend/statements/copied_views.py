@@ -15,7 +15,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.program import Branch, Loop, Statement, effects_of
 
-_HINT = "copy the elements where it is made, `.copy()`, which NumPy then does, too"
+_HINT = "copy the elements where it is made, np.copy(...), as NumPy does then, too"
 
 
 def refuse_changed_copies(unit: ProgramBuilder, scope: Scope, node: ast.stmt, statements: Sequence[Statement]) -> None:
