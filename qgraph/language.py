@@ -270,6 +270,8 @@ def array_maker(function: object) -> str | None:
     numpy_makers = (np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like)
     if any(function is maker for maker in numpy_makers):
         return str(getattr(function, "__name__", ""))
+    if function is np.ndarray:
+        return "empty"
     found = _MAKERS.get(id(function))
     return None if found is None or found[0] is not function else found[1]
 

@@ -31,7 +31,7 @@ from qgraph.ir.faults import FAULTS, NO_KEY
 from qgraph.ir.global_arrays import GlobalArray
 from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
 from qgraph.ir.trees import load, parsed
-from qgraph.source import Span
+from qgraph.source import Span, standing_for
 from qgraph.stack import with_large_frame_stack
 
 
@@ -116,10 +116,12 @@ def _built(
         # Loops look at what is noted there.
         _ = unit.exits
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays))
+    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array))
     enter_function(region, scope, tree)
-    result = None if frame.returns is None else _result(region, scope, frame.returns)
+    parted: list[Leaf] = []
+    result = None if frame.returns is None else _result(region, scope, frame.returns, parted)
     given = frozenset() if result is None else frozenset(result.arrays())
+    _refuse_shared_parts(source.span, given, parted)
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
@@ -177,17 +179,22 @@ def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
     return replace(statement, effects=Effects(*touched))
 
 
-def _result(region: Region, scope: Scope, structure: Structure) -> Result:
-    """Where the numbers are that the kernel returns, at its end."""
+def _result(region: Region, scope: Scope, structure: Structure, parted: list[Leaf]) -> Result:
+    """Where the numbers are that the kernel returns, at its end; ``parted`` gets the arrays of which a part is copied."""
     if not structure.name:
-        return Result(None, structure.cls, tuple(_result(region, scope, part) for part in structure.parts))
+        return Result(None, structure.cls, tuple(_result(region, scope, part, parted) for part in structure.parts))
     assert scope.frame is not None
     bound = scope.frame.result(structure.name, scope.names.get(structure.name))
     if isinstance(bound, StructRef):
         # That it is one was not known before the body was.
         parts = {f"{structure.name}{k}": child for k, child in enumerate(bound.children.values())}
         scope.names.update(parts)
-        return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name)) for name in parts))
+        return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name), parted) for name in parts))
+    if isinstance(bound, (LeafRef, ViewRef)) and _is_copied(region.unit, bound):
+        if isinstance(bound, ViewRef):
+            parted.append(bound.leaf)
+        part = ast.copy_location(load(structure.name), scope.source.tree)
+        bound = new_arrays.bind_copy(region, scope, standing_for(part, part, f"a part of {bound.leaf.path}"))
     if (isinstance(bound, LeafRef) and bound.is_array) or isinstance(bound, ViewRef):
         return Result(leaf=_returned(region.unit, scope.source.span, bound))
     if isinstance(bound, Poisoned) and not bound.number:
@@ -205,6 +212,36 @@ def _result(region: Region, scope: Scope, structure: Structure) -> Result:
     return Result(bound.slot)
 
 
+def _is_copied(unit: ProgramBuilder, bound: LeafRef | ViewRef) -> bool:
+    """Whether what is returned is a part of an array of the kernel's own, or one of several: then it is a new one."""
+    selection = unit.selections.get(bound.leaf.name)
+    if selection is None and not isinstance(bound, ViewRef):
+        return False
+    leaves = {bound.leaf.name} if selection is None else {*selection.leaves}
+    return leaves <= {each.leaf.name for each in unit.temporaries}
+
+
+def _refuse_shared_parts(span: Span, given: frozenset[str], parted: list[Leaf]) -> None:
+    """A part that is returned is a copy, which nobody can tell from it where nothing else of the array is."""
+    names = [leaf.name for leaf in parted]
+    shared = next((leaf for leaf in parted if leaf.name in given or names.count(leaf.name) > 1), None)
+    if shared is not None:
+        raise KernelSyntaxError(
+            f"a kernel cannot return a part of `{shared.path}` together with another part, or all, of it",
+            span,
+            hint="return the array, and take the parts of it after the call",
+        )
+
+
+def _is_of_argument(unit: ProgramBuilder, name: str) -> bool:
+    """Whether a new array shares its elements with an argument in NumPy."""
+    while name in unit.copies:
+        name = unit.copies[name]
+        if all(each.leaf.name != name for each in unit.temporaries):
+            return True
+    return False
+
+
 def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str:
     """The leaf of an array that the kernel returns: an argument, or memory that the call makes for the caller."""
     leaf = bound.leaf
@@ -214,6 +251,11 @@ def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str
     elif leaf.name in unit.selections:
         found = f"`{leaf.path}`, which changes places with another array where only the device knows it"
         hint = "return all of these arrays, or copy the elements to one of them"
+    elif _is_of_argument(unit, leaf.name):
+        found, hint = (
+            f"`{leaf.path}`, which is a part of an argument in NumPy",
+            "copy it, np.copy(...), or make it after the call",
+        )
     elif any(each.in_graph for each in made):
         found, hint = f"`{leaf.path}`, whose memory the graph itself takes and frees", "leave out alloc=True"
     else:

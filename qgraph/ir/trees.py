@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TypeVar
+
+from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
@@ -40,6 +43,20 @@ def at_place(tree: _Tree, node: ast.AST) -> _Tree:
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
     return tree
+
+
+def with_names(tree: _Tree, stands: Mapping[str, ast.expr]) -> _Tree:
+    """``tree``, which nobody else has, with expressions in the place of names."""
+    result: _Tree = _Standing(stands).visit(tree)
+    return result
+
+
+class _Standing(ast.NodeTransformer):
+    def __init__(self, stands: Mapping[str, ast.expr]) -> None:
+        self._stands = stands
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return copied(self._stands[node.id]) if node.id in self._stands else node
 
 
 def names_in(node: ast.AST) -> frozenset[str]:

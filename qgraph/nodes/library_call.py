@@ -219,7 +219,8 @@ def made(
             call.span(node),
             hint="name what it writes, writes=(y,), or assign what it gives: y[:] = qgraph.call(...)",
         )
-    label = " = ".join([*([", ".join(target)] if target else []), as_written(node)])
+    # A new array has no name yet.
+    label = " = ".join(each for each in (", ".join(target), as_written(node)) if each)
     return LibraryCall(
         call.name("library"),
         function,

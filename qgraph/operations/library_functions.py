@@ -53,6 +53,11 @@ class LibraryFunction:
     packed: int = 0
 
     @property
+    def as_first(self) -> bool:
+        """Whether the result has the shape of the first array."""
+        return self.shape in (_matrix, _scan, _transformed, _along) or (self.module == "numpy.fft" and "r" not in self.name)
+
+    @property
     def libraries(self) -> tuple[str, ...]:
         """Who can compute it: CuPy refuses that cuBLAS and cuSOLVER are captured, and seeks a nan behind all nans."""
         return ("torch",) if self.name in ("matmul", "searchsorted") or self.module.endswith("linalg") else LIBRARIES

@@ -140,3 +140,55 @@ def older_one(x: Any, steps: int) -> Any:
 def test_what_only_the_device_can_follow_is_refused(function: Any, args: tuple[Any, ...]) -> None:
     with pytest.raises(qgraph.KernelSyntaxError, match="are not the same arrays in another order"):
         qgraph.kernel(function).plan(np.ones(3), *args)
+
+
+def another_one_each_time(x: Any, y: Any, steps: int, n: int) -> Any:
+    kept = x * 2
+    for _ in qgraph.serial(range(steps)):
+        y += kept
+        kept = kept[::-1] + y
+        if y[1] > 6:
+            kept = -kept
+    if y[0] > 3:
+        t = x + 1
+    else:
+        t = y[::-1] * 2
+    if n > 2:
+        u = np.ones(n)
+    else:
+        u = t * 3
+    return kept, t, u
+
+
+@pytest.mark.parametrize(("steps", "n"), [(0, 2), (1, 3), (4, 2)])
+def test_a_new_array_in_the_place_of_another(check: Any, steps: int, n: int) -> None:
+    check(another_one_each_time, lambda: (np.arange(4.0), np.arange(4.0) * 3, steps, n))
+
+
+@qgraph.func
+def stepped(x: Any, y: Any) -> Any:
+    for _ in qgraph.serial(range(2)):
+        x = x + 1
+        y += x
+    return y
+
+
+def seen_by_others(x: Any, way: int) -> Any:
+    t = x + 1
+    part = t[1:] if way == 0 else t
+    for _ in qgraph.serial(range(2)):
+        t = t + 1
+    return part if way else x
+
+
+def of_a_caller(x: Any, way: int) -> Any:
+    t = x + 1
+    return stepped(t, x), t
+
+
+@pytest.mark.parametrize("function", [seen_by_others, of_a_caller])
+def test_an_array_that_others_know_keeps_its_elements(function: Any) -> None:
+    with pytest.raises(
+        qgraph.KernelSyntaxError, match=r"are not the same arrays in another order|chooses|one array or another"
+    ):
+        qgraph.kernel(function).plan(np.ones(3), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, operand, operands_of_reduction, summed, wrapped
+from qgraph.frontend.names.bindings import ScalarRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region, task_statements
@@ -38,7 +40,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     body.frame_all(value, exact=kind in PRODUCTS)
     dtype = element_type(scope, value)
     start, step = _step(body, body.visit(value), kind, dtype, node, name)
-    result = _combined(region, body, name, start, step, node)
+    result = _combined(region, body, name, start, step, node, _like(kind, dtype))
     if kind == "mean":
         result = ast.BinOp(result, ast.Div(), body.size(node))
     elif kind == "norm":
@@ -61,15 +63,35 @@ def _place_of_extreme(region: Region, scope: Scope, operand: ast.expr, node: ast
         found = ast.BoolOp(ast.Or(), [found, every([*both])])
     least = word(scope, min, load(name), ast.IfExp(found, body.number(node), body.size(node)))
     step = assign(name, least)
-    return at_place(_combined(region, body, name, body.size(node), step, node), node)
+    return at_place(_combined(region, body, name, body.size(node), step, node, np.int64(1)), node)
 
 
-def _combined(region: Region, body: Elements, name: str, start: ast.expr, step: ast.stmt, node: ast.expr) -> ast.expr:
-    """The kernel scalar ``name``, which is ``start`` before the loop over the elements, and which ``step`` updates in it."""
+def _combined(
+    region: Region, body: Elements, name: str, start: ast.expr, step: ast.stmt, node: ast.expr, like: Any
+) -> ast.expr:
+    """The kernel scalar ``name``, which is ``start`` before the loop over the elements, and which ``step`` updates in it.
+
+    ``like``: a number of its type, None where that is not known.
+    """
     region.run(body.scope).assign(body.scope, name, at_place(start, node))
+    made = body.scope.names[name]
+    assert isinstance(made, ScalarRef)
+    region.unit.number_types[made.slot.name] = like
     bounds, task = body.loop(at_place(step, node), node, declared=False)
     region.add(*task_statements(bounds, task))
     return standing_for(load(name), node)
+
+
+def _like(kind: str, dtype: np.dtype[np.generic] | None) -> Any:
+    """A number of the type of what a reduction combines; None where that is not known."""
+    if kind in ("any", "all"):
+        return np.True_
+    if kind == "count_nonzero":
+        return 1
+    wide = summed(kind, dtype)
+    if dtype is None or (kind in PRODUCTS and dtype.kind in "biu"):
+        return None
+    return np.ones((), wide if wide is not None and kind not in _EXTREMES else dtype)[()]
 
 
 def _step(

@@ -31,7 +31,7 @@ from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Task, Temporary
-from qgraph.ir.trees import at_place, load, stored
+from qgraph.ir.trees import at_place, call_of, load, stored
 from qgraph.ir.verdicts import Verdict
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
@@ -94,6 +94,7 @@ class Elements(Elementwise):
         self._target: ViewRef | None = None
         self._seen: Seen = {}
         self._elements: list[tuple[ViewRef, ast.Subscript]] = []
+        self._framed: list[ViewRef] = []
 
     # --- the loop ---
 
@@ -112,16 +113,25 @@ class Elements(Elementwise):
         ndim = rank(self.scope, value, self._ranks)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
         operands = [(operand, self._view(operand)) for operand in array_operands(self.scope, value, self._ranks)]
+        self._framed = [view for _, view in operands]
         for axis in range(-ndim, 0):
             lengths = [(view.along[axis].count, as_written(operand)) for operand, view in operands if len(view.along) >= -axis]
             self._lengths.join(ndim + axis, lengths, value)
         return self._lengths.settled(value)
 
+    def most(self, axis: int) -> ast.expr:
+        """The greatest length, for the host, that the framed expression may have along ``axis``, which counts from the last."""
+        along = [(view.leaf, view.along[axis]) for view in self._framed if len(view.along) >= -axis]
+        sizes = [size_of(self._unit, leaf, each.axis) for leaf, each in along if each.axis >= 0]
+        greatest = {ast.unparse(size): size for size in sizes}
+        first, *others = greatest.values()
+        return first if not others else call_of(self._unit.host_object(max, "max"), first, *others)
+
     def _view(self, node: ast.expr) -> ViewRef:
         return view_of(self._region, self.scope, node, seen=self._seen)
 
     @property
-    def _variables(self) -> list[ast.Name]:
+    def variables(self) -> list[ast.Name]:
         """The variables of the loop, one an axis."""
         return [load(f"{ADDED}i{axis}") for axis in range(len(self._lengths))]
 
@@ -132,7 +142,7 @@ class Elements(Elementwise):
         """``for i0, i1 in ndrange(n0, n1): statement`` at the place of ``node``, as ``parallel_task`` gives it."""
         call = word(self.scope, language.ndrange, *self._sizes(node))
         assert isinstance(call, ast.Call)
-        names: list[ast.expr] = [stored(name.id) for name in self._variables]
+        names: list[ast.expr] = [stored(name.id) for name in self.variables]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
         inner = self.scope.inner({f"{ADDED}elements": RangeRef(at_place(call, node), self.scope)})
         loop = ast.For(target, load(f"{ADDED}elements"), [statement], [])
@@ -145,14 +155,14 @@ class Elements(Elementwise):
     def number(self, node: ast.expr) -> ast.expr:
         """The number of an element, in C order."""
         total: ast.expr
-        total, *variables = self._variables
+        total, *variables = self.variables
         for variable, length in zip(variables, self._sizes(node)[1:], strict=True):
             total = ast.BinOp(ast.BinOp(total, ast.Mult(), copied(length)), ast.Add(), variable)
         return total
 
     def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
         """The first element, where an extreme starts."""
-        names = {name.id for name in self._variables}
+        names = {name.id for name in self.variables}
         result: ast.expr = Zeros(names).visit(copied(value))
         unknown = self._lengths.need_elements(node, by_device=dtype is not None)
         if not unknown:
@@ -195,7 +205,7 @@ class Elements(Elementwise):
             )
         indices = [
             self._lengths.index(axis, along.count, variable, node)
-            for axis, (along, variable) in enumerate(zip(view.along, self._variables[missing:], strict=True), missing)
+            for axis, (along, variable) in enumerate(zip(view.along, self.variables[missing:], strict=True), missing)
         ]
         result = element(view, indices, self.scope, node, natural=True)
         assert isinstance(result, ast.Subscript)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice
+from qgraph.frontend.arrays.index_words import grids
 from qgraph.frontend.arrays.library_calls import assign_library_call
 from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
@@ -33,7 +34,7 @@ from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.inlining import call_func, evaluated, has_calls, held_range
+from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, has_calls, held_range
 from qgraph.frontend.statements.node_statements import node_statement
 from qgraph.frontend.statements.region import Region, callee
 from qgraph.frontend.statements.returns import made_structure
@@ -61,7 +62,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         return
     made = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not isinstance(node.value, ast.Call)
     # A new array has a type, which its numbers tell before they are kernel scalars.
-    value = node.value if made and rank(scope, node.value) else evaluated(region, scope, node.value)
+    value = node.value if made and rank(scope, node.value) else evaluated(region, scope, grids(scope, node.value))
     for target in node.targets:
         if isinstance(target, ast.Name):
             _bind_all(region, scope, [(target, value)])
@@ -182,8 +183,12 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     value = evaluated(region, scope, node.value)
     if len(node.targets) > 1:
         if rank(scope, value):
-            raise scope.error(f"`{as_written(node)}` assigns an array to several places", node, "write one statement for each")
-        (value,) = _held(region, scope, [value])
+            # A part of an array that one of them changes is seen changed by the next, as in NumPy.
+            held = f".held{node.lineno}_{node.col_offset}"
+            scope.names[held] = bind_value(region, scope, value)
+            value = _name(held, value, ast.Load())
+        else:
+            (value,) = _held(region, scope, [value])
     for target in node.targets:
         single = ast.copy_location(ast.Assign([target], value), node)
         if is_slice(scope, target):

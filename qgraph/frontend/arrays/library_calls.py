@@ -11,22 +11,29 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import KernelTypeError, LinAlgError
+from qgraph.frontend.arrays.products_of_parts import product_of_parts
+from qgraph.frontend.arrays.views import size_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
-from qgraph.frontend.inference.ranks import rank
-from qgraph.frontend.names.bindings import LeafRef, Value
-from qgraph.frontend.names.program_builder import ADDED
+from qgraph.frontend.inference.number_types import type_of_new_array
+from qgraph.frontend.inference.ranks import constants_of, known, library_call, library_operands, new_array, rank
+from qgraph.frontend.names.bindings import LeafRef, Value, ViewRef
+from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
+from qgraph.frontend.statements.inlining import evaluated_arguments, in_order
 from qgraph.frontend.statements.node_statements import add_library_call, library_statement
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.faults import Fault
+from qgraph.ir.program import Temporary
+from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import load, parsed
 from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
 from qgraph.source import as_written, standing_for
 
+MATRIX = 2
 TEST_FIRST = "what the arrays hold is not specified then; test the matrix first, or catch numpy.linalg.LinAlgError"
 
 
@@ -43,6 +50,8 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     record = library_function(function)
     if record is None and function is not call:
         return False
+    if record is not None and record.results == 1 and not _is_direct(scope, node.targets[0], value):
+        return False
     wanted = 1 if record is None else record.results
     written = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else [node.targets[0]]
     if len(written) != wanted:
@@ -53,6 +62,94 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
         raise scope.error(f"`{as_written(node.targets[0])}` names one array twice", node.targets[0], "name several arrays")
     _add(region, scope, value, record, targets)
     return True
+
+
+def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callable[[ast.expr], LeafRef]) -> LeafRef | ViewRef:
+    """The new array that a library's function gives; ``whole`` makes a copy of an operand that is no whole array.
+
+    Raises:
+        KernelSyntaxError: an operand is a number; or only the device knows how large it is.
+    """
+    node = _evaluated(region, scope, node)
+    record = library_call(scope, node)
+    if record is None:
+        raise new_array(scope, node)
+    operands = library_operands(record, node)
+    if record.name == "matmul" and (of_parts := product_of_parts(region, scope, node, operands)) is not None:
+        return of_parts
+    operands = [_as_whole(scope, each, whole) for each in operands]
+    value: ast.Call | ast.BinOp
+    if isinstance(node, ast.BinOp):
+        value = ast.BinOp(operands[0], node.op, operands[1])
+    else:
+        assert isinstance(node, ast.Call)
+        value = ast.Call(node.func, operands, node.keywords)
+    value = standing_for(ast.copy_location(value, node), node)
+    dtype = type_of_new_array(scope, value)
+    if dtype is None or dtype.name not in SCALAR_DTYPES:
+        raise scope.error(
+            f"the type of the elements of `{as_written(node)}` is not known before the launch",
+            node,
+            "make the array first: t = qgraph.empty(n, dtype), then t[:] = ...",
+        )
+    unit, span = region.unit, scope.span(node)
+    extents = _extents(unit, record, [_shape_of(unit, scope, each) for each in operands], constants_of(node))
+    sizes = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in extents)
+    leaf = Leaf(unit.array_name("of_library"), as_written(node), ArrayType(dtype.name, len(sizes), "C"))
+    unit.add_temporary(Temporary(leaf, sizes, span, computed=True), tuple(extents))
+    _add(region, scope, value, record, {"": leaf})
+    return LeafRef(leaf)
+
+
+def _evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Call):
+        return evaluated_arguments(region, scope, node)
+    assert isinstance(node, ast.BinOp)
+    left, right = in_order(region, scope, [node.left, node.right])
+    return standing_for(ast.copy_location(ast.BinOp(left, node.op, right), node), node)
+
+
+def _as_whole(scope: Scope, node: ast.expr, whole: Callable[[ast.expr], LeafRef]) -> ast.expr:
+    """An operand that is a number, a whole array or its transpose as it is; a name for a copy of any other."""
+    base = node.value if isinstance(node, ast.Attribute) and node.attr == "T" else node
+    if rank(scope, node) == 0 or isinstance(known(scope, base), LeafRef):
+        return node
+    made = whole(node)
+    name = f"{ADDED}{made.leaf.name}"
+    scope.names[name] = made
+    return standing_for(ast.copy_location(load(name), node), node)
+
+
+def _shape_of(unit: ProgramBuilder, scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """The extents of an operand, as the host computes them."""
+    bound = scope.static(node.value if isinstance(node, ast.Attribute) and node.attr == "T" else node)
+    assert isinstance(bound, LeafRef)
+    extents = [size_of(unit, bound.leaf, axis) for axis in range(rank(scope, node))]
+    return extents if known(scope, node) is not None else extents[::-1]
+
+
+def _extents(
+    unit: ProgramBuilder, record: LibraryFunction, shapes: Sequence[list[ast.expr]], keywords: dict[str, Any]
+) -> list[ast.expr]:
+    """The extents of what the function gives: written out where they are those of the operands."""
+    first, last = shapes[0], shapes[-1]
+    if record.name == "matmul" and max(map(len, shapes)) == MATRIX:
+        return [*first[:-1], *(last[1:] if len(last) == MATRIX else [])]
+    if record.as_first:
+        return first
+    asked = unit.host_object(partial(_result_shape, record, keywords), f"shape_of_{record.name}")
+    given = ", ".join(f"({''.join(f'{ast.unparse(each)}, ' for each in shape)})" for shape in shapes)
+    ndim = len(record.shape([(2,) * len(shape) for shape in shapes], keywords))
+    return [parsed(f"{asked}({given})[{axis}]") for axis in range(ndim)]
+
+
+def _result_shape(record: LibraryFunction, keywords: dict[str, Any], *shapes: Shape) -> Shape:
+    """The shape of the result; of what cannot be computed one with as many zeros, and the call is refused."""
+    try:
+        found: Shape = record.shape(shapes, keywords)
+    except ValueError:
+        return (0,) * len(record.shape([(2,) * len(shape) for shape in shapes], keywords))
+    return found
 
 
 def library_number(region: Region, scope: Scope, node: ast.expr, function: object) -> ast.expr:
@@ -70,6 +167,17 @@ def library_number(region: Region, scope: Scope, node: ast.expr, function: objec
     leaf = one_element(region, scope, found.name, node, f"{record.name} of {as_written(node.args[0])}")
     _add(region, scope, node, record, {leaf.path: leaf})
     return standing_for(placed(_only_element(scope, leaf), node), node)
+
+
+def _is_direct(scope: Scope, target: ast.expr, value: ast.Call | ast.BinOp) -> bool:
+    """Whether the library itself writes the target: it is all of an array, as the operands are; else a new array is copied."""
+    if not isinstance(target, ast.Subscript) or not isinstance(known(scope, target.value), LeafRef):
+        return False
+    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    operands = [value.left, value.right] if isinstance(value, ast.BinOp) else value.args
+    bases = [each.value if isinstance(each, ast.Attribute) and each.attr == "T" else each for each in operands]
+    arrays = [base for base in bases if rank(scope, base)]
+    return all(map(takes_all, parts)) and all(isinstance(known(scope, base), LeafRef) for base in arrays)
 
 
 def _only_element(scope: Scope, leaf: Leaf) -> ast.expr:

@@ -1,4 +1,4 @@
-"""`t = x + y`: a temporary of the shape and dtype that NumPy gives, and the loop that fills it."""
+"""`t = x + y`, `f(a @ x)`: a temporary of the shape and dtype that NumPy gives, and what fills it: a loop, or a library."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import ast
 import numpy as np
 
 from qgraph.frontend.arrays.array_statements import Elements, bind_view
-from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.arrays.index_words import index_word, made_by_word
+from qgraph.frontend.arrays.indexed_arrays import Maker
+from qgraph.frontend.arrays.library_calls import library_array
 from qgraph.frontend.inference.indexing import ONE, ZERO
-from qgraph.frontend.inference.ranks import is_elementwise, known_object, rank
+from qgraph.frontend.inference.number_types import type_of_new_array
+from qgraph.frontend.inference.ranks import is_elementwise, known_object, library_call, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.statements.inlining import evaluated
-from qgraph.frontend.statements.region import Region
+from qgraph.frontend.statements.inlining import evaluated, evaluated_arguments
+from qgraph.frontend.statements.region import Region, made_array
+from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
-from qgraph.source import as_written, copied
+from qgraph.ir.trees import at_place, stored
+from qgraph.source import as_written, copied, standing_for
 
 
 def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
@@ -27,7 +32,41 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
         KernelSyntaxError: a new array of a kind that kernels lack, or of a shape or type that is not known before the launch.
     """
     value = _elements_of(scope, node)
-    return bind_view(region, scope, node) if value is None else _made(region, scope, value, node)
+    if value is not None:
+        return _made(region, scope, value, node)
+    if not makes_array(scope, node):
+        return bind_view(region, scope, node)
+    if isinstance(node, ast.Call) and made_array(scope, node) is not None:
+        return temporary(region, scope, standing_for(stored("made"), node), node)
+    if isinstance(node, ast.Call) and index_word(scope, node) is not None:
+        call = evaluated_arguments(region, scope, node)
+        make = Maker(region, scope, call, lambda operand: _made(region, scope, operand, operand))
+        return made_by_word(make, call, lambda value: _made(region, scope, at_place(value, call), call))
+    return library_array(region, scope, node, whole=lambda operand: bind_copy(region, scope, operand))
+
+
+def makes_array(scope: Scope, node: ast.AST) -> bool:
+    """Whether ``node`` is a new array, and no expression of elements: a library's, a copy, or memory."""
+    match node:
+        case ast.BinOp(op=ast.MatMult()):
+            return rank(scope, node) > 0
+        case ast.Call():
+            copy = _elements_of(scope, node)
+            others = library_call(scope, node) is not None or made_array(scope, node) is not None
+            return others or copy not in (None, node) or index_word(scope, node) is not None
+    return False
+
+
+def bind_copy(region: Region, scope: Scope, node: ast.expr) -> LeafRef:
+    """A new array with the elements of ``node``, an array or an expression of elements, whose size the host knows."""
+    made = _made(region, scope, node, node)
+    if isinstance(made, LeafRef):
+        return made
+    raise scope.error(
+        f"the size of `{as_written(node)}`, a new array, is known on the device only",
+        node,
+        "make an array that is large enough, and assign to a part of it: t[:k] = ...",
+    )
 
 
 def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
@@ -46,10 +85,11 @@ def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> LeafRef:
-    # Before reductions in it become kernel scalars, whose types nobody knows yet.
-    dtype = element_type(scope, value)
+def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> LeafRef | ViewRef:
+    # Before reductions in it become kernel scalars, whose types nobody knows yet; else once funcs in it have given arrays.
+    dtype = type_of_new_array(scope, value)
     value = evaluated(region, scope, value)
+    dtype = dtype or type_of_new_array(scope, value)
     body = Elements(region, scope)
     lengths = body.frame_all(value, exact=False)
     if dtype is None or dtype.name not in SCALAR_DTYPES:
@@ -58,15 +98,9 @@ def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> Leaf
             node,
             "make the array first: t = qgraph.empty_like(x), then t[:] = ...",
         )
-    sizes = [length.host for length in lengths]
-    if any(size is None for size in sizes):
-        raise scope.error(
-            f"the size of `{as_written(node)}`, a new array, is known on the device only",
-            node,
-            "make an array that is large enough, and assign to a part of it: t[:k] = ...",
-        )
     unit, span = region.unit, scope.span(node)
-    known = [copied(size) for size in sizes if size is not None]
+    # What only the device knows is as long as the parts may be.
+    known = [copied(length.host or body.most(axis - len(lengths))) for axis, length in enumerate(lengths)]
     names = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in known)
     leaf = Leaf(unit.array_name("new"), as_written(node), ArrayType(dtype.name, len(names), "C"))
     unit.add_temporary(Temporary(leaf, names, span, computed=True), tuple(known))
@@ -75,4 +109,4 @@ def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> Leaf
     place = body.at(ViewRef(leaf, {}, along), node)
     statement = ast.copy_location(ast.Assign([place], value), node)
     body.store(place, computed, statement)
-    return LeafRef(leaf)
+    return LeafRef(leaf) if all(length.host is not None for length in lengths) else ViewRef(leaf, {}, along)

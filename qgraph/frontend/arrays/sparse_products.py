@@ -12,8 +12,8 @@ from qgraph.frontend.names.bindings import LeafRef, StructRef
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import is_csr
-from qgraph.ir.trees import at_place, parsed
-from qgraph.source import as_written, copied
+from qgraph.ir.trees import at_place, parsed, with_names
+from qgraph.source import as_written
 
 
 def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> bool:
@@ -88,15 +88,4 @@ def _loop(node: ast.Assign, stands: Mapping[str, ast.expr]) -> ast.stmt:
     ).body
     for child in ast.walk(loop):
         ast.copy_location(child, node)
-    found: ast.stmt = at_place(_Standing(stands).visit(loop), node)
-    return found
-
-
-class _Standing(ast.NodeTransformer):
-    """Expressions in the place of names."""
-
-    def __init__(self, stands: Mapping[str, ast.expr]) -> None:
-        self._stands = stands
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return copied(self._stands[node.id]) if node.id in self._stands else node
+    return at_place(with_names(loop, stands), node)

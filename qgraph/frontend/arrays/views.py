@@ -10,7 +10,7 @@ from dataclasses import replace
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_none, is_whole, join, number, placed, plus, times, word
-from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, new_array, parts_of, rank
+from qgraph.frontend.inference.ranks import ViewWord, is_ellipsis, is_new_axis, known, new_array, parts_of, rank, view_word
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -78,6 +78,8 @@ class _Viewer:
                 return replace(base, along=base.along[::-1])
             case ast.Subscript():
                 return self._select(self.view(node.value), node)
+            case ast.Call() if (word := view_word(self._scope, node)) is not None:
+                return self._ordered(self.view(word.array), word, node)
             case ast.IfExp():
                 raise self._scope.error(
                     f"`{as_written(node)}` is one array or another",
@@ -88,9 +90,23 @@ class _Viewer:
 
     def _size(self, leaf: Leaf, axis: int) -> Extent:
         name = f"{SHARED}{leaf.name}.shape[{axis}]"
-        size = self._unit.sizes.setdefault(name, HostExpr(size_of(self._unit, leaf, axis)))
+        size = self._unit.sizes.get(name) or self._unit.sizes.setdefault(name, self._known_size(leaf, axis))
         self._scope.bind(name, size)
         return Extent(load(name), size.expr)
+
+    def _known_size(self, leaf: Leaf, axis: int) -> HostExpr:
+        size, unit = size_of(self._unit, leaf, axis), self._unit
+        # Only the host can call what a library's function is asked with.
+        asks = any(isinstance(child, ast.Name) and child.id in unit.host_names for child in ast.walk(size))
+        span = next(each.span for each in unit.temporaries if each.leaf.name == unit.host_name(leaf)) if asks else None
+        return HostExpr(size) if span is None else HostExpr(size, unit.host_value(size, span, text=ast.unparse(size)).id)
+
+    def _ordered(self, base: ViewRef, word: ViewWord, node: ast.Call) -> ViewRef:
+        new = ViewAxis(-1, ZERO, ONE, ONE)
+        along = [new if axis < 0 else base.along[axis] for axis in word.order]
+        backwards = ast.copy_location(ast.Slice(None, None, ast.Constant(-1)), node)
+        turned = (self._sliced(each, backwards) if k in word.backwards else each for k, each in enumerate(along))
+        return replace(base, along=tuple(turned))
 
     def _select(self, base: ViewRef, node: ast.Subscript) -> ViewRef:
         fixed, along = dict(base.fixed), []

@@ -26,7 +26,7 @@ from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.desugar.raised_errors import as_branch, raised
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
-from qgraph.frontend.inference.ranks import may_be_tuple, parts_of
+from qgraph.frontend.inference.ranks import known_object, may_be_tuple, parts_of
 from qgraph.frontend.names.bindings import (
     Binding,
     BoundFunc,
@@ -177,6 +177,11 @@ class _Rewriter(VectorResolution):
             return self._unrolled(node, items)
         found = loop_call(self._scope, node.iter)
         if found is None:
+            if isinstance(node.iter, ast.Call) and known_object(self._scope, node.iter.func) in (
+                language.serial,
+                language.parallel,
+            ):
+                node.iter = node.iter.args[0]
             self.note_items(node.target, node.iter)
             node.iter = self.visit(node.iter)
         else:

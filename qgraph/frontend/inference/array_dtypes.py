@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import known, known_object, operands_of, rank
+from qgraph.frontend.inference.ranks import (
+    constants_of,
+    known,
+    known_object,
+    library_call,
+    library_operands,
+    operands_of,
+    rank,
+    view_word,
+)
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
+from qgraph.operations.library_functions import LibraryFunction
 from qgraph.operations.table import OPERATIONS, operation
 
 
@@ -18,44 +29,87 @@ class _UnknownError(Exception):
     """Some part is a kernel scalar, whose type Numba infers later."""
 
 
-def element_type(scope: Scope, node: ast.expr) -> np.dtype[np.generic] | None:
+# What a number of the device or the host is like, where its binding does not tell; None for one that is not known.
+_Numbers = Callable[[Binding], Any]
+
+
+def element_type(scope: Scope, node: ast.expr, numbers: _Numbers | None = None) -> np.dtype[np.generic] | None:
     """The dtype of the elements of ``node``, None where it is not known here."""
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(_sample(scope, node)).dtype
+            return np.asarray(_sample(scope, node, numbers)).dtype
     except (_UnknownError, TypeError, ValueError, ArithmeticError):
         return None
 
 
-def _sample(scope: Scope, node: ast.expr) -> Any:
+def number_like(scope: Scope, node: ast.expr, numbers: _Numbers) -> Any:
+    """A number of the type of ``node``, a Python one where it is that; None where it is not known."""
+    try:
+        with np.errstate(all="ignore"):
+            found = _sample(scope, node, numbers)
+    except (_UnknownError, TypeError, ValueError, ArithmeticError):
+        return None
+    return found[0] if isinstance(found, np.ndarray) and found.ndim else found
+
+
+def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
     """An array of one element, or a number, of the type of ``node``."""
     bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
     if bound is not None:
-        return _bound(bound)
+        return _bound(bound, numbers)
+    if numbers is not None and _is_extent(node):
+        return 1
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, complex)):
             return value
         case ast.Attribute(value=value, attr="T"):
-            return _sample(scope, value)
+            return _sample(scope, value, numbers)
         case ast.Subscript(value=value) if rank(scope, value):
-            array = _sample(scope, value)
+            array = _sample(scope, value, numbers)
             return array if rank(scope, node) else array[0]
         case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
-            return OPERATIONS.by_syntax[type(op)].functions[0](*(_sample(scope, operand) for operand in operands_of(node)))
+            return OPERATIONS.by_syntax[type(op)].functions[0](
+                *(_sample(scope, operand, numbers) for operand in operands_of(node))
+            )
+        case ast.BinOp(op=ast.MatMult()) | ast.Call() if (record := library_call(scope, node)) is not None:
+            return _of_library(scope, record, node, numbers)
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right) if rank(scope, left) == rank(scope, right) == 1:
+            return (_sample(scope, left, numbers) * _sample(scope, right, numbers))[0]
+        case ast.Call() if (view := view_word(scope, node)) is not None:
+            return _sample(scope, view.array, numbers)
         case ast.Call(keywords=[]):
-            return _called(scope, node)
+            return _called(scope, node, numbers)
     raise _UnknownError
 
 
-def _called(scope: Scope, node: ast.Call) -> Any:
+def _is_extent(node: ast.expr) -> bool:
+    match node:
+        case ast.Subscript(value=ast.Attribute(attr="shape")) | ast.Attribute(attr="size" | "ndim"):
+            return True
+    return False
+
+
+def _of_library(scope: Scope, record: LibraryFunction, node: ast.expr, numbers: _Numbers | None) -> Any:
+    """An array of one element of the type of what a library's function gives, which is asked itself."""
+    operands = library_operands(record, node)
+    # The inverse transform of one number is none.
+    length = 2 if record.module == "numpy.fft" else 1
+    given = [np.ones((length,) * rank(scope, each), np.asarray(_sample(scope, each, numbers)).dtype) for each in operands]
+    function = record.function
+    assert function is not None
+    packed = [tuple(given[: record.packed]), *given[record.packed :]] if record.packed else given
+    return np.ones(1, np.asarray(function(*packed, **constants_of(node))).dtype)
+
+
+def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
     """The result of a function or method that NumPy, or Python, can call with samples."""
     function = known_object(scope, node.func)
     if operation(function).elementwise or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
-        return function(*(_sample(scope, argument) for argument in node.args))
+        return function(*(_sample(scope, argument, numbers) for argument in node.args))
     match node:
         case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
-            return getattr(_sample(scope, array), attr)()
+            return getattr(_sample(scope, array, numbers), attr)()
     raise _UnknownError
 
 
@@ -65,7 +119,7 @@ def _converts_or_reduces(function: object) -> bool:
     return converts or function is int or function is float or bool(operation(function).reduces)
 
 
-def _bound(bound: Binding) -> Any:
+def _bound(bound: Binding, numbers: _Numbers | None) -> Any:
     match bound:
         case LeafRef(leaf=Leaf(type=ArrayType(dtype=dtype))) | ViewRef(leaf=Leaf(type=ArrayType(dtype=dtype))):
             return np.ones(1, dtype)
@@ -80,4 +134,7 @@ def _bound(bound: Binding) -> Any:
             return value
         case Value(value=value) if isinstance(value, (bool, int, float, complex, np.generic)):
             return value
-    raise _UnknownError
+    found = None if numbers is None else numbers(bound)
+    if found is None:
+        raise _UnknownError
+    return found

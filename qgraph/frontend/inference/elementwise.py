@@ -10,7 +10,7 @@ import numpy as np
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import is_elementwise, known_object, new_array, operands_of, rank
+from qgraph.frontend.inference.ranks import is_elementwise, is_place, known_object, new_array, operands_of, rank
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place
 from qgraph.operations.table import operation
@@ -51,10 +51,10 @@ class Elementwise(ABC):
                 return at_place(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
             case ast.Call() if is_elementwise(self.scope, node.func):
                 return self._call(node)
-            case ast.Call() | ast.BinOp():
-                raise new_array(self.scope, node)
-            case ast.Name() | ast.Attribute() | ast.Subscript():
-                return at_place(self._element(node), node)
+        if is_place(self.scope, node):
+            return at_place(self._element(node), node)
+        if isinstance(node, (ast.Call, ast.BinOp)):
+            raise new_array(self.scope, node)
         raise self.scope.error(
             f"`{as_written(node)}` is no elementwise expression",
             node,
@@ -119,6 +119,6 @@ def array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> 
     """The parts of arrays in an expression; ``ranks`` as in ``rank``."""
     if rank(scope, node, ranks) == 0:
         return []
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+    if is_place(scope, node):
         return [node]
     return [array for operand in operands_of(node) for array in array_operands(scope, operand, ranks)]

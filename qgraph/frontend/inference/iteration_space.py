@@ -9,7 +9,7 @@ from qgraph import language
 from qgraph.errors import ArgumentError, KernelTypeError
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import Fault
 from qgraph.source import Span, as_written, copied
@@ -63,10 +63,20 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
         return LoopCall(node, None, scope)
     if bound.value in _LOOP_WORDS:
         inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
+        if inner is None and len(node.args) == 1 and _goes_over_arrays(scope, node.args[0]):
+            return None
         if inner is None:
             raise scope.error(f"`{as_written(node.func)}` needs one range", node, f"write `{as_written(node.func)}(range(n))`")
         return LoopCall(inner.call, bound.value, inner.scope)
     return None
+
+
+def _goes_over_arrays(scope: Scope, node: ast.expr) -> bool:
+    """Whether ``node`` is an array, or `zip` or `enumerate` of some."""
+    bound = quietly_static(scope, node.func) if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Call) and isinstance(bound, Value) and bound.value in (zip, enumerate):
+        return all(_goes_over_arrays(scope, each) for each in node.args)
+    return rank(scope, node) > 0
 
 
 def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:

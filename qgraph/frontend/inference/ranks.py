@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
+from qgraph import language
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.inference.view_words import order_of, order_of_method
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
 from qgraph.language import Func
+from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
 
@@ -55,7 +61,8 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
             return _selected(scope, node, rank(scope, value, found))
         case ast.BinOp(left=left, right=right):
             ranks = rank(scope, left, found), rank(scope, right, found)
-            return sum(ranks) - 2 if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
+            # Of stacks of matrices, a vector takes one dimension away.
+            return max(ranks) - ranks.count(1) if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
         case ast.UnaryOp() | ast.Compare() | ast.BoolOp():
             return max(rank(scope, part, found) for part in operands_of(node))
         case ast.IfExp(body=body, orelse=orelse):
@@ -85,9 +92,125 @@ def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
     if node.args and is_elementwise(scope, node.func):
         return max(rank(scope, argument, found) for argument in node.args)
+    if (record := library_call(scope, node, found)) is not None:
+        ranks = [rank(scope, each, found) for each in library_operands(record, node)]
+        return _rank_of_result(record, ranks, constants_of(node))
+    if (view := view_word(scope, node, found)) is not None:
+        return len(view.order)
+    if (shape := _shape_given(scope, node)) is not None:
+        return shape
     # A new array is refused where it is laid out.
     operands = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
     return max([1, *(rank(scope, operand, found) for operand in operands)]) if _makes_array(scope, node) else 0
+
+
+def library_call(scope: Scope, node: ast.AST, found: dict[ast.expr, int] | None = None) -> LibraryFunction | None:
+    """The record of the library's function that ``node`` calls, which makes one array of arrays; None for anything else.
+
+    ``found`` as in ``rank``.
+    """
+    match node:
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right):
+            ranks = {rank(scope, left, found), rank(scope, right, found)}
+            return library_function(np.matmul) if 0 not in ranks and ranks != {1} else None
+        case ast.Call(func=func, args=[_, *_] as args):
+            function = known_object(scope, func)
+            if function is np.dot:
+                # The same of vectors and matrices.
+                ranks = {rank(scope, each, found) for each in args}
+                return library_function(np.matmul) if len(args) == 2 and ranks in ({2}, {1, 2}) else None
+            record = library_function(function)
+            if record is None or record.results > 1 or record.name == "det":
+                return None
+            return record if any(rank(scope, each, found) for each in library_operands(record, node)) else None
+    return None
+
+
+def library_operands(record: LibraryFunction, node: ast.expr) -> list[ast.expr]:
+    """The arrays that a library's function is given, as written."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    assert isinstance(node, ast.Call)
+    first = node.args[0]
+    return [*first.elts, *node.args[1:]] if record.packed and isinstance(first, ast.Tuple) else list(node.args)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewWord:
+    """``array`` in another order: for each dimension that of the array, -1 for a new one, and which run backwards."""
+
+    array: ast.expr
+    order: tuple[int, ...]
+    backwards: frozenset[int]
+
+
+def view_word(scope: Scope, node: ast.AST, found: dict[ast.expr, int] | None = None) -> ViewWord | None:
+    """What `np.flip(x)` and its kin mean; None for anything else, and where axes are no constants. ``found`` as in ``rank``."""
+    if not isinstance(node, ast.Call):
+        return None
+    bound = known(scope, node.func)
+    is_method = bound is None and isinstance(node.func, ast.Attribute)
+    arguments = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) and is_method else node.args
+    if not arguments or not (isinstance(bound, Value) or is_method):
+        return None
+    ndim = rank(scope, arguments[0], found)
+    given = [_constant(scope, each) for each in arguments[1:]]
+    named = {str(each.arg): _constant(scope, each.value) for each in node.keywords}
+    if ndim == 0 or None in (*given, *named.values()):
+        return None
+    if isinstance(bound, Value):
+        order = order_of(bound.value, ndim, *given, **named)
+    else:
+        assert isinstance(node.func, ast.Attribute)
+        order = order_of_method(node.func.attr, ndim, *given, **named)
+    return None if order is None else ViewWord(arguments[0], *order)
+
+
+def _constant(scope: Scope, node: ast.expr) -> int | tuple[int, ...] | None:
+    """An integer, or a tuple of them, that is known at compile time."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        value = known_object(scope, node)
+    return value if isinstance(value, (int, tuple)) else None
+
+
+def is_place(scope: Scope, node: ast.AST) -> bool:
+    """Whether an expression of arrays names a part of one, and computes nothing."""
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or view_word(scope, node) is not None
+
+
+def constants_of(node: ast.expr) -> dict[str, object]:
+    """The keyword arguments of a call that are written as constants."""
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    return {str(each.arg): each.value.value for each in keywords if isinstance(each.value, ast.Constant)}
+
+
+def _rank_of_result(record: LibraryFunction, ranks: Sequence[int], keywords: Mapping[str, object]) -> int:
+    try:
+        shape = record.shape([(2,) * ndim for ndim in ranks], keywords)
+    except (ValueError, IndexError, TypeError):
+        # Refused where it is laid out.
+        return max(1, *ranks)
+    return len(shape)
+
+
+def _shape_given(scope: Scope, node: ast.Call) -> int | None:
+    """The number of dimensions of what NumPy's or this package's ``zeros`` and its kin make; None for other calls."""
+    maker = language.array_maker(known_object(scope, node.func))
+    if maker is None or not node.args:
+        return None
+    first = node.args[0]
+    if maker.endswith("_like"):
+        return rank(scope, first)
+    if isinstance(first, ast.Attribute) and first.attr == "shape":
+        return rank(scope, first.value)
+    bound = known(scope, first)
+    if isinstance(bound, StructRef):
+        return len(bound.children)
+    known_shape = bound.value if isinstance(bound, Value) else None
+    parts = first.elts if isinstance(first, (ast.Tuple, ast.List)) else known_shape
+    return len(parts) if isinstance(parts, (tuple, list)) else 1
 
 
 def _rank_of(bound: Binding) -> int:
@@ -196,6 +319,8 @@ def reduction(scope: Scope, node: ast.AST) -> str:
             return "dot"
         case ast.Call(func=func, args=args) if isinstance(bound := known(scope, func), Value):
             name = operation(bound.value).reduces
+            if bound.value is np.dot and library_call(scope, node) is not None:
+                return ""
             return name if name and any(rank(scope, argument) for argument in args) else ""
         case ast.Call(func=ast.Attribute(value=array, attr=name)) if name in OPERATIONS.methods and rank(scope, array):
             return name

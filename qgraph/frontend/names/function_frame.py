@@ -104,6 +104,10 @@ class Frame:
         """Whether some statement assigns ``name``, besides the call."""
         return name in self._names_assigned
 
+    def assigned_once(self, name: str) -> bool:
+        """Whether one statement alone assigns ``name``."""
+        return self._assignments[name] == 1
+
     def assigned_nested(self, name: str) -> bool:
         """Whether a loop or a branch assigns ``name``."""
         return name in self._nested

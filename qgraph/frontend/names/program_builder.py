@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.bindings import HostExpr
@@ -53,6 +53,11 @@ class ProgramBuilder:
         self.extents: dict[str, tuple[ast.expr, ...]] = {}
         # Sizes of arrays that views have looked at: one object each, so that all paths agree on what the name means.
         self.sizes: dict[str, HostExpr] = {}
+        # By slot, a number of the type that a kernel scalar is of, where that is known: None where it is not.
+        self.number_types: dict[str, Any] = {}
+        # Copies of arrays with which they share their elements in NumPy, by leaf name, and what has been written of arrays.
+        self.copies: dict[str, str] = {}
+        self.filled: set[str] = set()
         # Pairs that are the identical memory at some moments, and disjoint at others.
         self.sometimes_same: set[frozenset[str]] = set()
         self.slots: list[Slot] = []

@@ -10,6 +10,8 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping
 from types import ModuleType
 
+import numpy as np
+
 from qgraph.captured_state import CHANGING, Attributes, CompiledIn, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, StructRef, Value
@@ -181,6 +183,9 @@ class Scope:
         if not isinstance(base, Value):
             return None
         owner = base.value
+        if isinstance(owner, np.ufunc) and node.attr == "outer":
+            # A method, and another object each time.
+            return None
         value = getattr(owner, node.attr, _MISSING)
         if value is _MISSING:
             raise self.error(

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
-from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, StructRef, ViewRef
+from qgraph.frontend.names.bindings import LeafRef, Poisoned, ViewRef
 from qgraph.frontend.names.definite_assignment import names_assigned, names_bound_again, needed_before
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.array_joins import arrays_of, copy_elements, is_private
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
 from qgraph.ir.argument_types import Leaf
@@ -55,18 +56,7 @@ def _may_move(scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> boo
     assert scope.frame is not None
     mine = {leaf.name for leaf in leaves}
     others = (bound for name, bound in scope.names.items() if name not in names and not name.startswith(ADDED))
-    return mine <= scope.frame.selections and not any(mine & _arrays_of(bound) for bound in others)
-
-
-def _arrays_of(bound: Binding) -> frozenset[str]:
-    """The arrays that a name stands for."""
-    match bound:
-        case LeafRef() | ViewRef():
-            return frozenset({bound.leaf.name})
-        case StructRef():
-            return frozenset().union(*(_arrays_of(child) for child in bound.children.values()))
-        case _:
-            return frozenset()
+    return mine <= scope.frame.selections and not any(mine & arrays_of(bound) for bound in others)
 
 
 def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
@@ -89,6 +79,8 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
     Raises:
         KernelSyntaxError: two names stand for one array now.
     """
+    for name in places.names:
+        _keep_new_array(region, scope, name, places.names[name], node)
     sources = {name: _leaf(scope, name) if _is_array(scope, name) else None for name in places.names}
     moved = [name for name, leaf in places.names.items() if sources[name] != leaf]
     if not moved:
@@ -114,7 +106,7 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
     values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
     region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
     for name, bound in scope.names.items():
-        if name not in places.names and not name.startswith(ADDED) and before & _arrays_of(bound):
+        if name not in places.names and not name.startswith(ADDED) and before & arrays_of(bound):
             scope.names[name] = Poisoned(
                 f"`{name}` was bound in a loop or branch in which its array changes places",
                 scope.span(node),
@@ -122,6 +114,19 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
             )
     for name, leaf in places.names.items():
         scope.names[name] = LeafRef(leaf)
+
+
+def _keep_new_array(region: Region, scope: Scope, name: str, place: Leaf, node: ast.stmt) -> None:
+    """Where ``name`` means an array that was made here, copy its elements to the place that it had, if that is its alone."""
+    made, unit = scope.names.get(name), region.unit
+    if not isinstance(made, LeafRef) or made.leaf.type != place.type or made in scope.entry.values():
+        return
+    old, new = (frozenset(_candidates(unit, leaf)) for leaf in (place, made.leaf))
+    others = (bound for other, bound in scope.entry.items() if other != name and not other.startswith(ADDED))
+    if old & new or any((old | {place.name}) & arrays_of(bound) for bound in others):
+        return
+    if is_private(unit, scope, name, old, place) and is_private(unit, scope, name, new, made.leaf):
+        copy_elements(region, scope, name, place, node)
 
 
 def _arranged(unit: ProgramBuilder, scope: Scope, after: frozenset[str], before: frozenset[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from qgraph.frontend.names.bindings import Value
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.array_joins import join_new_arrays
 from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test
 from qgraph.frontend.statements.inlining import evaluated
@@ -45,14 +46,15 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
     tested = body.expression(scope, test) if host is None else _by_host(unit, host, span)
     deciding = small_task(unit, "decide", span, body, [decide_test(body, decided, tested)], writes=[decided])
     scopes = [scope.inner({}) for _ in blocks]
-    regions = []
-    for inner_scope, block, condition in zip(scopes, blocks, conditions, strict=False):
-        inner = region.inner()
+    inners = [region.inner() for _ in blocks]
+    for inner, inner_scope, block, condition in zip(inners, scopes, blocks, conditions, strict=False):
         with unit.where(condition):
             inner.block(inner_scope, block)
             put_back(inner, inner_scope, places, node)
-            regions.append(inner.finish())
-    region.add(Branch("if", span, decided, deciding, tuple(regions), f"if {as_written(node.test)}"))
+    if node.orelse:
+        join_new_arrays(unit, inners, scopes, conditions, node)
+    regions = tuple(inner.finish() for inner in inners)
+    region.add(Branch("if", span, decided, deciding, regions, f"if {as_written(node.test)}"))
     merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
 
 

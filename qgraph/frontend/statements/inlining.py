@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
 from qgraph.frontend.inference.iteration_space import LoopCall, refuse_array
-from qgraph.frontend.inference.ranks import rank, reduction
+from qgraph.frontend.inference.ranks import is_place, rank, reduction, view_word
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -18,7 +18,7 @@ from qgraph.frontend.names.foreign_calls import refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.region import Region, callee, callee_needs_region, is_parallel_loop
+from qgraph.frontend.statements.region import Region, callee, callee_needs_region, is_parallel_loop, made_array
 from qgraph.frontend.statements.returns import (
     falls_through,
     fields_of,
@@ -185,27 +185,53 @@ def bounds_call(region: Region, found: LoopCall) -> bool:
 
 
 def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results."""
+    """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results.
+
+    So are new arrays that an expression makes on its way, but for ``np.zeros(n)`` and its kin at the top: a name is theirs.
+    """
+    if isinstance(node, ast.Call) and made_array(scope, node) is not None:
+        return evaluated_arguments(region, scope, node)
     if not has_calls(region, scope, node) or host_expression(region.unit, scope, node) is not None:
         return node
     result: ast.expr = _Calls(region, scope).visit(copied(node))
     return result
 
 
-def has_calls(region: Region, scope: Scope, node: ast.expr) -> bool:
+def evaluated_arguments(region: Region, scope: Scope, node: ast.Call) -> ast.Call:
+    """``node`` with evaluated arguments."""
+    if any(has_calls(region, scope, child) for child in [*node.args, *node.keywords]):
+        node = copied(node)
+        _Calls(region, scope).arguments(node)
+    return node
+
+
+def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr]) -> list[ast.expr]:
+    """``nodes`` evaluated one after the other, as the operands of one expression are."""
+    return _Calls(region, scope).in_order(copied([*nodes]))
+
+
+def has_calls(region: Region, scope: Scope, node: ast.AST) -> bool:
     """Whether something in ``node`` has to be computed before it: a call, or a reduction of arrays."""
     return any(_is_made(region, scope, child) for child in ast.walk(node))
 
 
 def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
-    """Whether an expression takes statements of its own: the callee's, or the loop of a reduction."""
-    if reduction(scope, node):
+    """Whether an expression takes statements of its own: the callee's, the loop of a reduction, or of a new array."""
+    if reduction(scope, node) or region.arrays.makes(scope, node):
         return True
     if isinstance(node, (ast.Attribute, ast.Subscript)):
-        return made_structure(scope, node.value) is not None
+        return made_structure(scope, node.value) is not None or _is_computed(scope, node.value)
+    if (view := view_word(scope, node)) is not None:
+        return _is_computed(scope, view.array)
     if not isinstance(node, ast.Call):
         return False
     return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
+
+
+def _is_computed(scope: Scope, node: ast.expr) -> bool:
+    """Whether an array is computed here, so that a part of it is one of an array without a name."""
+    computes = isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call))
+    return computes and rank(scope, node) > 0 and not is_place(scope, node)
 
 
 class _Calls(ast.NodeTransformer):
@@ -218,14 +244,13 @@ class _Calls(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if reduction(self._scope, node):
             return self._reduced(node)
+        if self._region.arrays.makes(self._scope, node):
+            self.arguments(node)
+            return self._array(node)
+        if view_word(self._scope, node) is not None:
+            return self._view(node)
         if not _is_made(self._region, self._scope, node):
-            base = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-            values = self._in_order([*base, *node.args, *(keyword.value for keyword in node.keywords)])
-            if isinstance(node.func, ast.Attribute):
-                node.func.value = values.pop(0)
-            node.args = values[: len(node.args)]
-            for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
-                keyword.value = value
+            self.arguments(node)
             # What is called may be given an array only now that the calls in it have been made.
             return self.visit_Call(node) if _is_made(self._region, self._scope, node) else node
         found = callee(self._scope, node)
@@ -239,6 +264,36 @@ class _Calls(ast.NodeTransformer):
         self._scope.names[name] = result
         return _load(name, node)
 
+    def arguments(self, node: ast.Call) -> None:
+        """Evaluate what ``node``, a call, is given."""
+        base = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        values = self.in_order([*base, *node.args, *(keyword.value for keyword in node.keywords)])
+        if isinstance(node.func, ast.Attribute):
+            node.func.value = values.pop(0)
+        for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
+            keyword.value = value
+        node.args = values[: len(node.args)]
+
+    def _view(self, node: ast.Call) -> ast.expr:
+        """A view of an array that may be computed here, which gets a name then."""
+        self.arguments(node)
+        view = view_word(self._scope, node)
+        if view is not None and _is_computed(self._scope, view.array):
+            named = self._array(view.array)
+            if isinstance(node.func, ast.Attribute) and node.func.value is view.array:
+                node.func.value = named
+            else:
+                node.args[0] = named
+        return node
+
+    def _array(self, node: ast.expr) -> ast.expr:
+        """A name for the new array that ``node`` is, whose operands have been evaluated."""
+        name = f"{self._name('array', node)}_{node.end_col_offset}"
+        bound = self._region.arrays.bind(self._region, self._scope, node)
+        assert bound is not None
+        self._scope.names[name] = bound
+        return _load(name, node)
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         return self._part(node)
 
@@ -247,37 +302,44 @@ class _Calls(ast.NodeTransformer):
 
     def _part(self, node: ast.Attribute | ast.Subscript) -> ast.expr:
         """A field of a tuple or dataclass that is made here: a name for what is made, and the field of that."""
-        if _is_made(self._region, self._scope, node):
+        if made_structure(self._scope, node.value) is not None:
             name = self._name("made", node)
             self._scope.names[name] = bind_value(self._region, self._scope, node.value)
             node.value = _load(name, node.value)
         self.generic_visit(node)
+        if _is_computed(self._scope, node.value):
+            node.value = self._array(node.value)
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if reduction(self._scope, node):
             return self._reduced(node)
-        node.left, node.right = self._in_order([node.left, node.right])
-        return self._reduced(node) if reduction(self._scope, node) else node
+        node.left, node.right = self.in_order([node.left, node.right])
+        if reduction(self._scope, node):
+            return self._reduced(node)
+        return self._array(node) if self._region.arrays.makes(self._scope, node) else node
 
     def _reduced(self, node: ast.expr) -> ast.expr:
         self.generic_visit(node)
+        if not reduction(self._scope, node):
+            # What was called has given a matrix.
+            return self._array(node)
         return self._region.arrays.reduce(self._region, self._scope, node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) == 1:
-            node.left, node.comparators[0] = self._in_order([node.left, node.comparators[0]])
+            node.left, node.comparators[0] = self.in_order([node.left, node.comparators[0]])
             return node
         # `a < b < c` is `a < b and b < c`, with one b.
         middle = self._name("middle", node)
-        node.left, value = self._in_order([node.left, node.comparators[0]])
+        node.left, value = self.in_order([node.left, node.comparators[0]])
         self._scope.names[middle] = bind_value(self._region, self._scope, value)
         first = ast.Compare(node.left, node.ops[:1], [_load(middle, value)])
         rest = ast.Compare(_load(middle, value), node.ops[1:], node.comparators[1:])
         return self._visited(ast.BoolOp(ast.And(), [first, rest]), node)
 
     def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
-        node.elts = self._in_order(node.elts)
+        node.elts = self.in_order(node.elts, named=True)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
@@ -317,10 +379,14 @@ class _Calls(ast.NodeTransformer):
         result: ast.expr = self.visit(ast.fix_missing_locations(ast.copy_location(made, node)))
         return result
 
-    def _in_order(self, nodes: list[ast.expr]) -> list[ast.expr]:
-        result = []
+    def in_order(self, nodes: list[ast.expr], *, named: bool = False) -> list[ast.expr]:
+        """``nodes`` one after the other; what a later one may change of an earlier one is held.
+
+        ``named``: each gets a name of its own later, as the parts of a tuple do.
+        """
+        result: list[ast.expr] = []
         for position, node in enumerate(nodes):
-            value = self.visit(node)
+            value = evaluated(self._region, self._scope, node) if named else self.visit(node)
             rest = nodes[position + 1 :]
             if any(has_calls(self._region, self._scope, later) for later in rest) and not self._is_part(value, rest):
                 value = held(self._region, self._scope, value)

@@ -10,6 +10,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.bodies.name_resolution import Body, is_do_while
 from qgraph.frontend.desugar.break_continue import LoopBody, lower_loop, unless
+from qgraph.frontend.desugar.element_loops import over_elements
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import LoopCall, loop_call
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
@@ -21,7 +22,7 @@ from qgraph.frontend.names.static_eval import bind_items, static_items
 from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test, unless_broken
 from qgraph.frontend.statements.counted_loops import CountedLoop, counted_loop
-from qgraph.frontend.statements.inlining import bounds_call, evaluated, held_range
+from qgraph.frontend.statements.inlining import bind_value, bounds_call, evaluated, held_range
 from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically, task_statements
 from qgraph.frontend.statements.serial_runs import without_iterations
 from qgraph.frontend.statements.task_builder import get_slot, parallel_task, set_slot, small_task
@@ -38,12 +39,16 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     if items is not None:
         _unrolled(region, scope, node, items)
         return
+    node, arrays = over_elements(scope, node)
+    for name, array in arrays:
+        assert isinstance(name, ast.Name)
+        scope.names[name.id] = bind_value(region, scope, array)
     found = loop_call(scope, node.iter)
     if found is None:
         raise KernelSyntaxError(
             f"a kernel-level loop cannot iterate over `{as_written(node.iter)}`",
             scope.span(node.iter),
-            hint="iterate over range(...), qgraph.ndrange(...), or qgraph.serial(range(...)) for iterations in order",
+            hint="iterate over range(...), qgraph.ndrange(...) or an array, or over qgraph.serial(...) of these in order",
         )
     if bounds_call(region, found):
         node = _with_held_bounds(region, scope, node, found)
@@ -240,13 +245,19 @@ def _refuse_stale(scope: Scope, inner: Scope, node: ast.For | ast.While) -> None
         for name, bound in inner.entry.items()
         if not isinstance(bound, Poisoned) and not same(inner.names.get(name), bound)
     ]
-    for name in read_before(node.body, changed):
+    gone = {name for name in changed if isinstance(inner.names.get(name), Poisoned)} - names_assigned(node.body).keys()
+    for name in [*read_before(node.body, changed), *sorted(gone & _read(node.body))]:
         found = inner.names[name]
         raise KernelSyntaxError(
             f"`{name}` is read in this loop before it is bound again, which the next iteration would see",
             found.span if isinstance(found, Poisoned) else scope.span(names_assigned(node.body)[name][0]),
             hint=found.hint if isinstance(found, Poisoned) else "only numbers can change from one iteration to the next",
         )
+
+
+def _read(statements: Sequence[ast.stmt]) -> set[str]:
+    nodes = (child for statement in statements for child in ast.walk(statement))
+    return {child.id for child in nodes if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)}
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------------

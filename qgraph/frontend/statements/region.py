@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
+from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.inference.iteration_space import loop_call
-from qgraph.frontend.inference.ranks import rank, reduction, stores_slice
+from qgraph.frontend.inference.ranks import library_call, rank, reduction, stores_slice
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_test
+from qgraph.frontend.statements.copied_views import refuse_changed_copies
 from qgraph.frontend.statements.serial_runs import SerialRun
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import Statement, Task, TaskStatement
@@ -29,10 +31,14 @@ Handler = Callable[["Region", Scope, ast.stmt], None]
 
 @dataclass(frozen=True, slots=True)
 class ArrayWords:
-    """What a region does with arrays: a part of one gets a name; a reduction becomes the name of a number."""
+    """What a region does with arrays: a part of one, or a new one, gets a name; a reduction becomes the name of a number.
+
+    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one.
+    """
 
     bind: Callable[[Region, Scope, ast.expr], Binding | None]
     reduce: Callable[[Region, Scope, ast.expr], ast.expr]
+    makes: Callable[[Scope, ast.AST], bool]
 
 
 class Region:
@@ -50,6 +56,7 @@ class Region:
         self._handlers = handlers
         self._statements: list[Statement] = []
         self._run: SerialRun | None = None
+        self._looked_at = 0
 
     def inner(self) -> Region:
         """An empty region inside this one."""
@@ -66,6 +73,10 @@ class Region:
                     hint="kernel-level statements are loops, branches, assignments and calls of funcs",
                 )
             handler(self, scope, node)
+            if self.unit.copies:
+                self.flush()
+                refuse_changed_copies(self.unit, scope, node, self._statements[self._looked_at :])
+            self._looked_at = len(self._statements)
 
     def add(self, *statements: Statement) -> None:
         """Append finished statements."""
@@ -116,7 +127,7 @@ def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and _renames(scope, node):
         return True
-    if stores_slice(scope, node) or reduction(scope, node):
+    if stores_slice(scope, node) or reduction(scope, node) or library_call(scope, node) is not None:
         return True
     if isinstance(node, ast.Return):
         return node.value is not None and rank(scope, node.value) > 0
@@ -157,7 +168,9 @@ def _is_unrolled(scope: Scope, node: ast.For) -> bool:
 def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
     """Whether a kernel-level `for` is parallel: over a range that is not ``serial``."""
     found = loop_call(scope, node.iter)
-    return found is not None and found.word is not language.serial
+    if found is None:
+        return elements_iterated(scope, node.iter)
+    return found.word is not language.serial
 
 
 def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:

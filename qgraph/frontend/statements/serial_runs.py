@@ -9,6 +9,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.inference.host_expressions import surely_runs
+from qgraph.frontend.inference.number_types import note_number
 from qgraph.frontend.names.bindings import Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, needed_before, surely_assigned
 from qgraph.frontend.names.function_frame import Frame
@@ -51,6 +52,8 @@ class SerialRun:
     def assign_all(self, scope: Scope, names: Sequence[str], values: Sequence[ast.expr]) -> None:
         """``a, b = x, y``: all values are computed before any name changes."""
         refs = [_frame(scope).scalar(name) for name in names]
+        for name, ref, value in zip(names, refs, values, strict=True):
+            note_number(scope, name, ref.slot, value)
         parts = [self._cast(ref, self._body.expression(scope, value)) for ref, value in zip(refs, values, strict=True)]
         targets: list[ast.expr] = [stored(ref.name) for ref in refs]
         target = targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())

@@ -176,7 +176,7 @@ def _shape(region: Region, scope: Scope, node: ast.expr) -> list[tuple[ast.expr,
         parts: list[ast.expr] = [ast.Subscript(copied(source), ast.Constant(axis), ast.Load()) for axis in axes]
         if parts:
             return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in parts]
-    if isinstance(source, ast.Tuple):
+    if isinstance(source, (ast.Tuple, ast.List)):
         return [_extent(region, scope, part) for part in source.elts]
     bound = scope.static(source)
     if isinstance(bound, StructRef):
@@ -206,6 +206,11 @@ def _varies(scope: Scope, node: ast.expr) -> bool:
 def _dtype(scope: Scope, node: ast.expr | None, like: object) -> str:
     if node is None:
         return like.leaf.type.dtype if isinstance(like, (LeafRef, ViewRef)) else _DEFAULT
+    return dtype_of(scope, node)
+
+
+def dtype_of(scope: Scope, node: ast.expr) -> str:
+    """The name of the dtype that ``node`` means; ``KernelTypeError`` where it means none of an array of a kernel."""
     value: object = None
     if isinstance(node, ast.Attribute) and node.attr == "dtype":
         bound = scope.static(node.value)

@@ -43,8 +43,8 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
     for statement in tree.body:
         if isinstance(statement, ast.Delete):
             continue
-        # What `np.array` is given, if it is that.
-        lists = {node.args[0] for node in ast.walk(statement) if isinstance(node, ast.Call) and _makes_array(node)}
+        # What `np.array` and its kin are given, if it is that.
+        lists = {each for node in ast.walk(statement) if isinstance(node, ast.Call) for each in _arrays_of(node)}
         for node in ast.walk(statement):
             row = REJECTED.get(type(node)) if node not in lists else None
             if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
@@ -54,9 +54,18 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
                 raise KernelSyntaxError(f"{found} cannot be used in a kernel", _keyword_span(node, file), hint=hint)
 
 
-def _makes_array(node: ast.Call) -> bool:
+_MAKERS = frozenset(
+    {
+        *("array", "empty", "zeros", "ones", "full", "ndarray", "concatenate", "stack", "hstack", "vstack", "column_stack"),
+        "reshape",
+    }
+)
+
+
+def _arrays_of(node: ast.Call) -> list[ast.expr]:
+    """The shapes and rows that are written as lists, of which such a call makes an array."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name == "array" and bool(node.args) and isinstance(node.args[0], ast.List)
+    return [each for each in node.args if isinstance(each, ast.List)] if name in _MAKERS else []
 
 
 def _keyword_span(node: ast.AST, file: str) -> Span:

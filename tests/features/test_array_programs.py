@@ -1,0 +1,114 @@
+"""Whole programs of NumPy: products and other functions of libraries inside larger expressions, in Python's order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+@pytest.fixture(autouse=True)
+def _library(backend: str) -> None:
+    if backend == "cuda":
+        pytest.importorskip("torch")
+
+
+def numbers(*shape: int, dtype: str = "float64", seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).random(shape) * 4).astype(dtype)
+
+
+@qgraph.func
+def doubled(x: Any) -> Any:
+    x *= 2
+    return x
+
+
+def products(alpha: float, a: Any, b: Any, c: Any, x: Any) -> Any:
+    c[:] = alpha * a @ b @ b + 2 * c
+    x += a.T @ x + np.dot(x, a)
+    t = x @ a * np.sum(x)
+    c[1:, 0] = (a @ b)[1:, 1] - a[1:, :] @ x
+    t[0] = (a @ doubled(x) + (x @ a))[-1]
+    return t, a @ b, np.max(a @ x), (a @ x)[1:], x @ a @ x, (a @ b + 1).T
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_products_in_expressions(check: Any, dtype: str) -> None:
+    def arguments() -> tuple[Any, ...]:
+        matrices = (numbers(3, 3, dtype=dtype, seed=seed) for seed in range(3))
+        return 2 if dtype == "int32" else 1.5, *matrices, numbers(3, dtype=dtype)
+
+    check(products, arguments, tolerance=1e-11)
+
+
+def shared_parts(x: Any) -> Any:
+    t = x + 1
+    return t, t[1:]
+
+
+def test_a_part_of_an_array_that_is_returned_too() -> None:
+    with pytest.raises(qgraph.KernelSyntaxError, match="together with another part, or all, of it"):
+        qgraph.kernel(shared_parts).plan(np.ones(3))
+
+
+def of_sizes_of_the_device(a: Any, c: Any, x: Any) -> Any:
+    n = a.shape[0]
+    for i in qgraph.serial(range(n - 1)):
+        c[i + 1 : n, i] = c[i, i + 1 : n] = a[:, i] @ a[:, i + 1 : n]
+        x[: i + 1] += a[: i + 1, :] @ x
+        t = a[: i + 1] @ a[:, i:] * 2
+        a[: i + 1, i:] = t - np.flip(t, axis=0)
+    return c + 1
+
+
+def test_sizes_that_only_the_device_knows(check: Any) -> None:
+    check(of_sizes_of_the_device, lambda: (numbers(4, 4), numbers(4, 4, seed=1), numbers(4)), tolerance=1e-10)
+
+
+def loops_over_elements(x: Any, a: Any, y: Any) -> Any:
+    total = 0.0
+    for v, row in zip(x, a):
+        y[0] += v * np.sum(row)
+    for k, row in enumerate(a):
+        y[k] += k * row[1]
+    for v in qgraph.serial(x[1:]):
+        total = total * 2 + v
+    for row in qgraph.serial(a):
+        x += row[0]
+    for k, (v, w) in qgraph.serial(enumerate(zip(x, y))):
+        total += k * v * w
+        y += v
+    return total
+
+
+def test_loops_over_the_elements_of_arrays(check: Any) -> None:
+    check(loops_over_elements, lambda: (numbers(3), numbers(3, 2), numbers(4)))
+
+
+def with_kernel_scalars(x: Any, k: float) -> Any:
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += np.tanh(x[i])
+    most, mean = np.max(x), np.sum(x) / x.shape[0]
+    t = x + total
+    return t, x > mean, x * most + k, np.array([most, mean]), np.where(x > most - 1, x, total)
+
+
+def test_kernel_scalars_in_new_arrays(check: Any) -> None:
+    check(with_kernel_scalars, lambda: (numbers(5), 0.5))
+
+
+def of_an_unknown_type(x: Any) -> Any:
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i]
+    return x + total
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_kernel_scalar_that_may_change_the_type(dtype: str) -> None:
+    with pytest.raises(qgraph.KernelSyntaxError, match="is not known before the launch"):
+        qgraph.kernel(of_an_unknown_type).plan(np.ones(3, dtype))

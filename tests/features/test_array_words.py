@@ -1,0 +1,164 @@
+"""NumPy's functions that make arrays of indices, move elements, join arrays, or give them another shape or order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def of_numbers(n: int, low: float, x: Any) -> Any:
+    t = np.linspace(low, 2.5, n) + x
+    return (
+        t,
+        np.linspace(0, 1, num=n, endpoint=False),
+        np.arange(n),
+        np.arange(2, 2 * n, 3),
+        np.arange(low, 3.0, 0.5),
+        np.eye(n) * 2,
+        np.eye(n, n + 1, k=-1, dtype=np.int32),
+        np.identity(3),
+        np.array([low, n, 2.0]) + np.array((1, 2, 3)),
+        np.ones((2, n)) * x + np.zeros_like(x),
+    )
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_of_numbers(check: Any, n: int) -> None:
+    check(of_numbers, lambda: (n, -1.5, np.arange(n) / 4))
+
+
+def moved(a: Any, x: Any, k: int) -> Any:
+    x[1:] += np.roll(x * 2, k)[:-1]
+    t = np.roll(a, -1, axis=1) + np.flip(a, axis=0)
+    return (
+        t,
+        np.triu(a, 1) - np.tril(a + 1, k=-1),
+        np.diag(x),
+        np.diag(np.diag(a, -1), 2),
+        np.repeat(x, 3),
+        np.repeat(a, 2, axis=0),
+        np.tile(x, 2),
+        np.tile(x, (2, k)),
+        np.fliplr(a) + np.flipud(a) + np.flip(a),
+        np.outer(x, x[1:]) + np.add.outer(x, x[:-1] * 2),
+        np.diff(x),
+        np.diff(a, axis=0),
+        a.astype(np.float32),
+        a.astype(np.int64) // 2,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_moved(check: Any, dtype: str) -> None:
+    check(moved, lambda: (np.arange(12).reshape(3, 4).astype(dtype), np.arange(4).astype(dtype) + 1, 3))
+
+
+def joined(a: Any, b: Any, x: Any, y: Any) -> Any:
+    return (
+        np.concatenate((x, y * 2, x[:1])),
+        np.concatenate([a, b], axis=1),
+        np.stack((x, x + 1, x)),
+        np.stack((a, a), axis=-1),
+        np.hstack((x, y)) + np.hstack((a, b))[0, 0],
+        np.vstack((x, x)),
+        np.vstack((a, a + 1)),
+        np.column_stack((x, x[::-1])),
+    )
+
+
+def test_joined(check: Any) -> None:
+    check(joined, lambda: (np.ones((3, 2)), np.zeros((3, 1), np.float32), np.arange(4.0), np.arange(3)))
+
+
+def shaped(a: Any, x: Any, n: int) -> Any:
+    flat = np.ravel(a) + np.reshape(x, (n, -1)).flatten()
+    cube = x.reshape(n, 2, x.shape[0] // (2 * n)) * 2
+    t = np.transpose(cube, axes=(1, 0, 2))
+    x[:] = t.reshape(x.shape)
+    turned = np.transpose(a)[1:] + a.T[1:] + a.swapaxes(0, 1)[:-1]
+    return flat, cube, t.copy(), turned, np.expand_dims(x, 0) + np.zeros([2, x.shape[0]]), np.moveaxis(cube, 0, 2)[0] + 1
+
+
+def test_shaped(check: Any) -> None:
+    check(shaped, lambda: (np.arange(12.0).reshape(3, 4), np.arange(12.0), 3))
+
+
+def test_arrays_that_do_not_fit(rig: Any) -> None:
+    def reshaped(x: Any, y: Any) -> Any:
+        return np.reshape(x, (2, 3)) + 1
+
+    def stacked(x: Any, y: Any) -> Any:
+        return np.stack((x, y))
+
+    for function, words in ((reshaped, "gives 4 elements a shape of 6"), (stacked, "`y` has length 5 along axis 0, and `x` 4")):
+        with pytest.raises(qgraph.ArgumentError, match=words):
+            rig.kernel(function)(rig.device(np.ones(4)), rig.device(np.ones(5)))
+
+
+@qgraph.func
+def raised(x: Any) -> Any:
+    x += 1
+    return x[0]
+
+
+def read_after_a_change(x: Any) -> Any:
+    t = x.reshape(2, 2)
+    x[0] = 5
+    return t + 1
+
+
+def read_in_the_next_iteration(x: Any) -> Any:
+    t = x.reshape(2, 2)
+    for _ in qgraph.serial(range(3)):
+        y = t + 1
+        x[:] = y[0, 0]
+
+
+def changed(x: Any) -> None:
+    t = np.reshape(x, (2, 2))
+    t[0] = 5
+
+
+def changed_by_a_func(x: Any) -> Any:
+    return raised(np.ravel(x))
+
+
+def in_one_expression(x: Any) -> None:
+    x[:] = np.ravel(x) * raised(x)
+
+
+def given_back(x: Any) -> Any:
+    return x.reshape(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (read_after_a_change, "is read after `x` has changed"),
+        (read_in_the_next_iteration, "`t` is read in this loop before it is bound again"),
+        (changed, "and is a copy here"),
+        (changed_by_a_func, "and is a copy here"),
+        (in_one_expression, "is read after `x` has changed"),
+        (given_back, "a part of an argument in NumPy"),
+    ],
+)
+def test_copies_that_are_views_in_numpy(function: Any, words: str) -> None:
+    with pytest.raises(qgraph.KernelSyntaxError, match=words):
+        qgraph.kernel(function).plan(np.ones(4))
+
+
+def made_again(x: Any, steps: int) -> Any:
+    t = np.ravel(x)
+    for _ in qgraph.serial(range(steps)):
+        t = np.ravel(x[::-1])
+        y = t + 1
+        x[:] = y
+    return np.ravel(x) * 2
+
+
+def test_a_copy_that_is_made_again(check: Any) -> None:
+    check(made_again, lambda: (np.arange(4.0), 3))
