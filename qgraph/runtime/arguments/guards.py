@@ -21,10 +21,9 @@ import numpy
 from qgraph.compat.numpy import host_pointer
 from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type, field_names
 from qgraph.nodes.event import event_handle
-from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
+from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments.flatten import HIGHEST, LOWEST, WEAK, Arguments, funcs_of, kind_of
-from qgraph.runtime.native import identity_guard
-from qgraph.runtime.native.tensor_guard import look_at
+from qgraph.runtime.driver.native import look_at
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode, Value
 
@@ -40,12 +39,8 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
-        # Arrays that are looked at together, behind everything else. Expressions of what will be known by a weak reference, of
-        # attributes that must be the very objects that they were, and what must hold of them then.
+        # Arrays that are looked at together, behind everything else.
         self.together: dict[str, Any] = {}
-        self.weak: dict[str, object] = {}
-        self.very: dict[str, object] = {}
-        self.behind: list[str] = []
         self.namespace: dict[str, Any] = {}
 
     def constant(self, value: object) -> str:
@@ -375,7 +370,6 @@ def repeater(
     try:
         for name, value in zip(source.unpack("values", len(values)), values, strict=True):
             _watch(source, name, value, watch_array)
-        _watch_weak(source)
     except _CannotWatch:
         return None
     _watch_together(source)
@@ -395,27 +389,19 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
         return
     if hasattr(type(value), "__qgraph_identity__"):
         # It tells as much as a weak reference does, and may be held.
-        source.very[f"{name}.__qgraph_identity__"] = value.__qgraph_identity__
+        conditions = [f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}"]
     else:
-        source.weak[name] = value
-    _watch_attributes(source, name, value, attributes)
-
-
-def _watch_weak(source: _Source) -> None:
-    """Look at which objects are the same, and then at the attributes of such arrays."""
-    if source.weak or source.very:
-        if identity_guard.can_look():
-            try:
-                look = source.constant(identity_guard.look_at([*source.weak.values()], [*source.very.values()]))
-            except TypeError:
-                raise _CannotWatch from None
-            source.require(f"{look}({', '.join([*source.weak, *source.very])})")
-        else:
-            held = {name: source.constant(_weakly(value)) for name, value in source.weak.items()}
-            alive = [f"{reference}() is {name} is not None" for name, reference in held.items()]
-            source.require(*alive, *(f"{name} is {source.constant(value)}" for name, value in source.very.items()))
-    if source.behind:
-        source.require(*source.behind)
+        conditions = [_is_very(source, name, value)]
+    for read, how in attributes.items():
+        found = eval(f"value{read}", {"value": value})
+        if how == "weakly":
+            conditions.append(_is_very(source, f"{name}{read}", found))
+            continue
+        if isinstance(found, dict):
+            # The interface of an array, which may be one that it keeps and changes.
+            found = copy.deepcopy(found)
+        conditions.append(f"{name}{read} {how} {source.constant(found)}")
+    source.require(*conditions)
 
 
 def _watch_together(source: _Source) -> None:
@@ -423,26 +409,6 @@ def _watch_together(source: _Source) -> None:
     if source.together:
         same = source.constant(look_at([*source.together.values()]))
         source.require(f"{same}({', '.join(source.together)})")
-
-
-def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mapping[str, Comparison]) -> None:
-    conditions = []
-    for read, how in attributes.items():
-        found = eval(f"value{read}", {"value": value})
-        if how == "weakly":
-            source.weak[f"{name}{read}"] = found
-            continue
-        if how == "is" and name in source.weak:
-            source.very[f"{name}{read}"] = found
-            continue
-        if isinstance(found, dict):
-            # The interface of an array, which may be one that it keeps and changes.
-            found = copy.deepcopy(found)
-        conditions.append(f"{name}{read} {how} {source.constant(found)}")
-    if name in source.weak:
-        source.behind += conditions
-    elif conditions:
-        source.require(*conditions)
 
 
 def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Source, str, Any], None] = _watch_array) -> None:
@@ -453,11 +419,11 @@ def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Sourc
     elif kind == "array":
         watch_array(source, name, value)
     elif kind == "event":
-        held, handle = source.constant(_weakly(value)), source.constant(event_handle)
-        source.require(f"{held}() is {name} is not None", f"{handle}({name}) == {source.constant(event_handle(value))}")
+        handle = source.constant(event_handle)
+        source.require(_is_very(source, name, value), f"{handle}({name}) == {source.constant(event_handle(value))}")
     elif kind == "callable":
         # A function may hold arrays in its closure.
-        source.require(f"{source.constant(_weakly(value))}() is {name} is not None")
+        source.require(_is_very(source, name, value))
     elif kind == "constant":
         _require_constant(source, name, value)
     elif kind == "other":
@@ -466,9 +432,10 @@ def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Sourc
         _watch_scalar(source, name, value)
 
 
-def _weakly(value: object) -> weakref.ref[Any]:
+def _is_very(source: _Source, name: str, value: object) -> str:
+    """A condition: ``name`` is this very object, which is not held."""
     try:
-        return weakref.ref(value)
+        return f"{source.constant(weakref.ref(value))}() is {name} is not None"
     except TypeError:
         raise _CannotWatch from None
 

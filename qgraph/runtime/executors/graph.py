@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Set
+from collections.abc import Set
 from typing import Any
 
 from qgraph.ir.artifacts import CudaPlan
@@ -11,7 +11,7 @@ from qgraph.ir.plan import GraphPlan
 from qgraph.runtime.driver.driver import DeviceContext, driver, failure, outside_captures
 from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.executors.graph_exec_cache import GraphExecCache
-from qgraph.runtime.executors.relaunch import GraphLaunch, PreparedLaunch, Relaunch, make_ready
+from qgraph.runtime.executors.relaunch import Relaunch
 from qgraph.runtime.executors.single_block import BlockForm
 from qgraph.runtime.graph.graph_builder import GraphInstance, Layout, RawGraph, add_node, node_of_task
 from qgraph.runtime.graph.kernels import KernelNode
@@ -50,8 +50,8 @@ class CudaGraphExecutable(CudaExecutable):
     def _build(self) -> None:
         self._patches = NodeUpdates([*self._kernels.values()])
         # A graph with conditional nodes takes turns with those of others.
-        decides = any(node.control is not None for node in self.plan.plan.nodes)
-        self._launch_graph = self.device.once(LaunchSerialiser).launch if decides else driver.cuGraphLaunch
+        self._decides = any(node.control is not None for node in self.plan.plan.nodes)
+        self._launch_graph = self.device.once(LaunchSerialiser).launch if self._decides else driver.cuGraphLaunch
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
@@ -72,8 +72,7 @@ class CudaGraphExecutable(CudaExecutable):
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        decides = any(node.control is not None for node in self.plan.plan.nodes)
-        instance.exclusive = decides or bool(self._others.allocations)
+        instance.exclusive = self._decides or bool(self._others.allocations)
         return instance
 
     def _complete(self) -> None:
@@ -155,8 +154,7 @@ class CudaGraphExecutable(CudaExecutable):
 
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments."""
-        with self._lock:
-            self._stop_repeating()
+        with self._changing():
             pushed = self._enter()
             try:
                 self._end_keeping()
@@ -182,15 +180,14 @@ class CudaGraphExecutable(CudaExecutable):
     def _raw(self) -> RawGraph:
         return RawGraph(self._instance.graph, self._instance.executable)
 
-    def _repeatable(self, stream: int) -> PreparedLaunch | None:
-        block = self._block
-        if block is not None and block.chosen:
-            return make_ready(stream, GraphLaunch(self._context_id, block.executable, driver.cuGraphLaunch, self._repeats))
-        executable, settled = self._running()
-        return make_ready(stream, GraphLaunch(self._context_id, executable, self._launch_graph, self._repeats, settled))
+    def _repeatable(self) -> Any:
+        # Who launches loops is noted, and a graph with conditional nodes has to wait for its turn.
+        if self._resources.loops is not None or self._decides:
+            return None
+        return self._block.executable if self._block is not None and self._block.chosen else self._instance.executable
 
     def _keep(self, repeat: Relaunch, stream: int) -> None:
-        if not self._keeps or (self._block is not None and self._block.chosen):
+        if not self._keeps or (self._block is not None and self._block.chosen) or self._context_id is None:
             return
         kept = self._resources.kept
         if kept is None:
@@ -199,15 +196,10 @@ class CudaGraphExecutable(CudaExecutable):
                 return
             shared = self.plan.plan.scratch_words > 0
             kept = self._resources.kept = GraphExecCache(self._instance, [*self._kernels.values()], shared=shared)
-        what = GraphLaunch(self._context_id, self._instance.executable, self._launch_graph, self._repeats)
-        kept.keep(repeat, stream, what)
+        kept.keep(repeat, stream, self._context_id)
 
     def _apply(self, changed: int) -> None:
         self._patches.patch(self._instance.executable, changed)
-
-    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
-        """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""
-        return self._instance.executable, None
 
     def _run(self, stream: int) -> None:
         # Launches of one executable graph run one after another, on whatever streams: they share the scratch slots.

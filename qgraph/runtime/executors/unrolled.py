@@ -7,7 +7,7 @@ launch serialiser orders them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from qgraph.ir.artifacts import COPIED, ENDING, CudaPlan
@@ -238,11 +238,6 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
         if self._large:
             return long if sum(iterations) >= sum(each.long for each in self._loops) else "plain"
         return min(self._turns_of, key=lambda form: cost(self._turns_of[form], iterations))
-
-    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
-        runs, wanted = self._runs, self._wanted
-        settled = None if self._choice is not None else lambda: wanted() == runs
-        return self._graphs[runs].instance.executable, settled
 
     def _run(self, stream: int) -> None:
         wanted = self._wanted()

@@ -21,7 +21,7 @@ from qgraph.ir.argument_types import ArrayType, ConstantType, ScalarType, Struct
 from qgraph.runtime.arguments import array_adapters
 from qgraph.runtime.arguments.flatten import describe
 from qgraph.runtime.arguments.guards import Reader, key_maker, numbers_among, repeater
-from qgraph.runtime.native import tensor_guard
+from qgraph.runtime.driver import native
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode
@@ -648,7 +648,7 @@ TENSOR_CHANGES = {
 def test_any_tensor_may_change_in_any_way(change, together, which, compiler, monkeypatch):
     torch = pytest.importorskip("torch")
     if not together:
-        monkeypatch.setattr(array_adapters, "can_look", lambda _value: False)
+        monkeypatch.setattr(array_adapters, "may_look", lambda _value: False)
     tensors = torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(3, 2).t()
     base = np.zeros(3)
     assert [array_adapters.are_seen_together(x) for x in tensors] == [together] * 3
@@ -674,7 +674,7 @@ def test_another_tensor_in_the_same_place_is_as_good(compiler):
 def test_elements_that_are_negated_when_they_are_read(together, compiler, monkeypatch):
     torch = pytest.importorskip("torch")
     if not together:
-        monkeypatch.setattr(array_adapters, "can_look", lambda _value: False)
+        monkeypatch.setattr(array_adapters, "may_look", lambda _value: False)
     z = torch.tensor([[1 + 2j, 3 + 4j]])
     without_gaps = torch.view_as_real(z).view(-1)[1:3], z.conj().imag.as_strided((2,), (1,))
     assert without_gaps[1].is_contiguous()
@@ -722,7 +722,7 @@ def test_tensors_are_not_held_by_what_watches_them(compiler):
 def test_tensors_of_libraries_that_give_no_look(monkeypatch):
     torch = pytest.importorskip("torch")
     (capsule,) = (torch.Tensor.__dlpack_c_exchange_api__,)
-    function_of = tensor_guard._find_function
+    function_of = native._find_function
     assert function_of(type("Same", (), {"__dlpack_c_exchange_api__": capsule})) == function_of(torch.Tensor) != 0
     assert function_of(object) == 0
     assert function_of(type("Other", (), {"__dlpack_c_exchange_api__": 3})) == 0
@@ -737,7 +737,7 @@ def test_tensors_of_libraries_that_give_no_look(monkeypatch):
 def test_a_look_that_fails_is_no_error():
     torch = pytest.importorskip("torch")
     x = torch.zeros(2, 3)
-    look = tensor_guard.look_at((x, x))
+    look = native.look_at((x, x))
     assert look(x, x) is True
     assert look(x, torch.Tensor) is False
     # The library itself finds that this has no elements in a row.
@@ -752,10 +752,10 @@ def test_a_look_holds_the_classes_that_it_compares(compiler):
         pass
 
     x = torch.zeros(3).as_subclass(Mine)
-    look, held = tensor_guard.look_at((x,)), weakref.ref(Mine)
+    look, held = native.look_at((x,)), weakref.ref(Mine)
     assert look(x)
     del x, Mine
-    tensor_guard._function_of.cache_clear()
+    native._function_of.cache_clear()
     gc.collect()
     assert held() is not None
     assert not look(torch.zeros(3))
@@ -779,7 +779,7 @@ def test_addresses_are_sums():
     negated = [False]
     members = {"__dlpack_c_exchange_api__": make(ctypes.addressof(table), name, None), "is_neg": lambda _: negated[0]}
     value = type("Array", (), members)()
-    look = tensor_guard.look_at([value])
+    look = native.look_at([value])
     assert look(value)
     # Whether it is negated is asked each time. What cannot answer is another one.
     for answer in (True, None, 0, ""):

@@ -14,7 +14,7 @@ PARTS = [
     "repeated",
     "in_turn",
     "in_turn_with_scratch",
-    "kept_from_other_threads",
+    "kept_for_all_threads",
     "kept_until_closed",
     "graph_at_first",
     "rows",
