@@ -40,15 +40,20 @@ def _no_key(*values: Any) -> None:
 
 
 class DispatchCache:
-    """The repeated calls of one kernel, by key."""
+    """The repeated calls of one kernel, by key.
 
-    __slots__ = ("_calls", "_lock", "_numbers", "_ran", "_seen", "key")
+    Calls read it without a lock: whatever they find, its guard says whether it is this call, and else it is found anew.
+    """
+
+    __slots__ = ("_calls", "_lock", "_numbers", "_ran", "_seen", "key", "last")
 
     def __init__(self, ran: LastRun, lock: threading.RLock) -> None:
         self._ran = ran
         self._lock = lock
         # The key of a call with these arguments, all positional; None for those that have none.
         self.key: Callable[..., tuple[Any, ...] | None] = _no_key
+        # The last call, if nothing else ran since; the guard of the one that came after it is tried first.
+        self.last: CachedCall | None = None
         # Which arguments are numbers: keys have their values.
         self._numbers: tuple[int, ...] | None = None
         # Keys of recent calls, and the calls that were repeated.
@@ -119,6 +124,7 @@ class DispatchCache:
 
     def forget(self) -> None:
         """No call is known any more, but which came lately."""
+        self.last = None
         # They name each other, and would live on until the next collection.
         for known in self._calls.values():
             known.next = None

@@ -19,6 +19,7 @@ from typing import Any
 import numpy
 
 from qgraph.compat.numpy import host_pointer
+from qgraph.errors import NothingRan
 from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type, field_names
 from qgraph.nodes.event import event_handle
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, are_seen_together, watch_of
@@ -354,7 +355,7 @@ def repeater(
         names: what the names in ``conditions`` and ``done`` stand for.
     """
     source = _Source("CHANGED", "(AttributeError, ValueError)")
-    source.namespace |= {**call.names, **names, "CHANGED": CHANGED}
+    source.namespace |= {**call.names, **names, "CHANGED": CHANGED, "NothingRan": NothingRan}
     if conditions:
         source.require(*conditions)
     left = Counter(map(id, call.arrays))
@@ -373,7 +374,9 @@ def repeater(
     except _CannotWatch:
         return None
     _watch_together(source)
-    return source.compile("again", [*call.statements([given[id(array)].pop(0) for array in call.arrays]), *done])
+    run = call.statements([given[id(array)].pop(0) for array in call.arrays])
+    # Whoever is told that it is another call finds the other way, too.
+    return source.compile("again", ["try:", *(f"  {line}" for line in run), "except NothingRan: return CHANGED", *done])
 
 
 class _CannotWatch(Exception):  # noqa: N818 - an answer, never an error

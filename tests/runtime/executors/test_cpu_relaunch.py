@@ -33,12 +33,12 @@ def repeated(function, *arguments, **options):
     kernel = qgraph.kernel(backend="cpu", **options)(function)
     for _ in range(4):
         kernel(*arguments)
-    assert kernel._last.next.run(arguments) is not CHANGED
+    assert kernel._recent.last.next.run(arguments) is not CHANGED
     return kernel
 
 
 def is_another(kernel, *arguments):
-    return kernel._last.next.run(arguments) is CHANGED
+    return kernel._recent.last.next.run(arguments) is CHANGED
 
 
 def test_the_same_call_again():
