@@ -9,7 +9,7 @@ from typing import Any
 
 from qgraph.runtime.arguments.backends import DEFAULTS
 from qgraph.runtime.values.prepared_call import Call
-from qgraph.specialisation import CapturedRun, Specialisation
+from qgraph.specialisation import CapturedRun, Specialisation, Variant
 
 # Entries of a kernel's dispatch cache.
 MAX_RECENT = 8
@@ -33,6 +33,15 @@ class CachedCall:
     run: Callable[[tuple[Any, ...]], Any]
     # Its recorded successor, whose guard is tried first after it.
     next: CachedCall | None = None
+
+
+def still(variant: Variant, default: str | None) -> tuple[list[str], dict[str, Any]]:
+    """Conditions of every guard, and what the names in them stand for: arguments like those that it saw mean ``variant``.
+
+    ``default`` is what ``set_backend`` had chosen. All that was compiled in must be what it was, too.
+    """
+    names: dict[str, Any] = {"defaults": DEFAULTS, "default": default, "holds": variant.holds}
+    return ["defaults.backend is default", "holds()"], names
 
 
 def _no_key(*values: Any) -> None:
@@ -94,17 +103,10 @@ class DispatchCache:
             return
         from qgraph.runtime.arguments.guards import repeater
 
-        names: dict[str, Any] = {
-            "specialisation": specialisation,
-            "executable": executable,
-            "defaults": DEFAULTS,
-            "default": default,
-            "ran": self._ran,
-            "value": specialisation.value,
-            "holds": specialisation.variant.holds,
-        }
-        # The executable is still the one to run, and what was compiled in is what it was.
-        conditions = ["specialisation.executable is executable", "defaults.backend is default", "holds()"]
+        conditions, names = still(specialisation.variant, default)
+        names |= {"specialisation": specialisation, "executable": executable, "ran": self._ran, "value": specialisation.value}
+        # It is still the one to run.
+        conditions.append("specialisation.executable is executable")
         returns = specialisation.plan.program.result is not None
         done = ["ran.specialisation = specialisation", f"return {'value(numbers)' if returns else 'None'}"]
         again = repeater(values, found, conditions=conditions, done=done, names=names)

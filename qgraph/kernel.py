@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from qgraph.bound_kernel import Bound
-from qgraph.dispatch_cache import DispatchCache, LastRun, Launched
+from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
@@ -35,14 +35,10 @@ _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class _ArgumentGuard:
-    """How arguments of types that were seen before are read, and what they mean."""
+    """How arguments, global arrays included, of types that were seen before are read, and what they mean."""
 
-    # How many values there are: arguments and global arrays.
-    count: int
     read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
     variant: Variant
-    # Whether everything that was compiled in is what it was.
-    holds: Callable[[], bool]
     # What ``set_backend`` had chosen.
     default: str | None
     # The stream of such a call, from its leaves, where it is one only and nothing is copied; 0 where there are no streams.
@@ -235,8 +231,8 @@ class Kernel(ByName, Introspection):
     def _read(self, values: tuple[Any, ...]) -> _Read:
         """How these values are read, and what was read of them."""
         for reading in self._readings:
-            found = reading.read(values) if reading.count == len(values) else None
-            if found is not None and reading.default is DEFAULTS.backend and reading.holds():
+            found = reading.read(values)
+            if found is not None:
                 return values, reading, *found
         while True:
             try:
@@ -252,7 +248,7 @@ class Kernel(ByName, Introspection):
             GlobalArrayFound: the kernel uses a global array that is not among them.
         """
         default = DEFAULTS.backend
-        from qgraph.runtime.arguments.guards import Reader
+        from qgraph.runtime.arguments.guards import reader
 
         used, arguments = self._described(values)
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
@@ -262,16 +258,16 @@ class Kernel(ByName, Introspection):
             variant = self._variants.get(key)
             if variant is None or not variant.holds():
                 self._forget_variant(key)
-                given = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
-                variant = Variant(*given, global_arrays=used, reads_disk=self._reads_disk)
+                what = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
+                variant = Variant(*what, global_arrays=used, reads_disk=self._reads_disk)
                 if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
                     self._forget_unused()
                 self._variants[key] = variant
-        leaves = variant.written_leaves, variant.single_leaves
-        owned = variant.program.returns_arrays
-        read = Reader(self._parameters(used), values, arguments, *leaves, owned=owned).read
+        given = (self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves)
+        conditions, names = still(variant, default)
+        read = reader(*given, owned=variant.program.returns_arrays, conditions=conditions, names=names)
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _ArgumentGuard(len(values), read, variant, variant.holds, default, stream)
+        reading = _ArgumentGuard(read, variant, default, stream)
         self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]
         if len(values) - len(self._global_arrays) == self._positional:
             self._recent.watch_numbers(values)

@@ -1,6 +1,6 @@
 """Argument guards: generated straight-line functions that recognise the arguments of earlier calls.
 
-A ``Reader`` re-reads the leaves of arguments that have the types of those that ``describe`` saw, and a
+A ``reader`` re-reads the leaves of arguments that have the types of those that ``describe`` saw, and a
 ``repeater`` runs a call again if nothing changed at all; ``key_maker`` finds the one to ask.
 """
 
@@ -14,6 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy
@@ -106,8 +107,22 @@ def _maker(name: str, names: tuple[str, ...], text: str) -> Callable[..., Callab
     return made
 
 
-class Reader:
-    """Re-reads the leaves of calls whose arguments have the types of one that ``describe`` saw, on the same devices.
+def reader(
+    parameters: Sequence[str],
+    values: Sequence[object],
+    arguments: Arguments,
+    written: frozenset[int] = frozenset(),
+    single: frozenset[int] = frozenset(),
+    *,
+    owned: bool = False,
+    conditions: Sequence[str] = (),
+    names: Mapping[str, object] = MappingProxyType({}),
+) -> Callable[[Sequence[object]], tuple[tuple[Value, ...], bool] | None]:
+    """A function that reads the leaves of calls whose arguments have the types of one that ``describe`` saw, on its devices.
+
+    ``read(values)`` gives the leaves in order, and True where a glance tells that no written array shares memory with another
+    or with itself and single ones are: then nobody needs to look. It gives None where some type or device differs: then
+    ``describe`` must look. It raises an ArgumentError where a kernel cannot use an array.
 
     Args:
         parameters: the kernel's parameter names.
@@ -116,63 +131,42 @@ class Reader:
         written: the leaves that are arrays which the kernel writes.
         single: the leaves that must be arrays of one element.
         owned: whether the owner of each array must be what was passed, since the kernel may return it.
+        conditions: expressions that must hold besides, of ``names``.
+        names: what they stand for.
     """
+    source = _Source("None")
+    source.namespace.update(
+        names, View=ArrayView, ndarray=numpy.ndarray, pointer=host_pointer, adopt=adopt, LOWEST=LOWEST, HIGHEST=HIGHEST
+    )
+    source.require(f"len(values) == {len(values)}", *conditions)
+    leaves = iter(zip(arguments.leaves, arguments.values, strict=True))
+    results: list[str] = []
 
-    __slots__ = ("read",)
+    def visit(name: str, path: str, value: Any, type_: Type) -> None:
+        kind = kind_of(value)
+        if isinstance(type_, ConstantType):
+            _require_constant(source, name, value)
+        elif kind in ("tuple", "dataclass"):
+            assert isinstance(type_, StructType)
+            for (part, suffix, item), (_, inner) in zip(source.open_struct(name, value), type_.fields, strict=True):
+                visit(part, path + suffix, item, inner)
+        elif kind == "array":
+            leaf, view = next(leaves)
+            assert isinstance(view, ArrayView)
+            results.append(_read_array(source, name, path, value, leaf.type, view.device, owned=owned))
+        elif kind == "event":
+            next(leaves)
+            results.append(_read_event(source, name, value))
+        else:
+            next(leaves)
+            results.append(_read_scalar(source, name, value))
 
-    def __init__(
-        self,
-        parameters: Sequence[str],
-        values: Sequence[object],
-        arguments: Arguments,
-        written: frozenset[int] = frozenset(),
-        single: frozenset[int] = frozenset(),
-        *,
-        owned: bool = False,
-    ) -> None:
-        source = _Source("None")
-        source.namespace.update(
-            View=ArrayView, ndarray=numpy.ndarray, pointer=host_pointer, adopt=adopt, LOWEST=LOWEST, HIGHEST=HIGHEST
-        )
-        leaves = iter(zip(arguments.leaves, arguments.values, strict=True))
-        results: list[str] = []
-
-        def visit(name: str, path: str, value: Any, type_: Type) -> None:
-            kind = kind_of(value)
-            if isinstance(type_, ConstantType):
-                _require_constant(source, name, value)
-            elif kind in ("tuple", "dataclass"):
-                assert isinstance(type_, StructType)
-                for (part, suffix, item), (_, inner) in zip(source.open_struct(name, value), type_.fields, strict=True):
-                    visit(part, path + suffix, item, inner)
-            elif kind == "array":
-                leaf, view = next(leaves)
-                assert isinstance(view, ArrayView)
-                results.append(_read_array(source, name, path, value, leaf.type, view.device, owned=owned))
-            elif kind == "event":
-                next(leaves)
-                results.append(_read_event(source, name, value))
-            else:
-                next(leaves)
-                results.append(_read_scalar(source, name, value))
-
-        names = source.unpack("values", len(values))
-        for parameter, name, value, (_, type_) in zip(parameters, names, values, arguments.types, strict=True):
-            visit(name, parameter, value, type_)
-        simple = _simple(source, results, arguments.leaves, written, single)
-        source.line(f"return ({''.join(f'{result}, ' for result in results)}), {simple}")
-        self.read: Callable[[Sequence[object]], tuple[tuple[Value, ...], bool] | None] = source.compile("read")
-        """``read(values)`` gives the leaves, and True where a glance tells that no written array shares memory with
-        another or with itself and single ones are; then nobody needs to look. It raises as calling this object does."""
-
-    def __call__(self, values: Sequence[object]) -> tuple[Value, ...] | None:
-        """The values of all leaves, in order; None where some type or device differs, then ``describe`` must look.
-
-        Raises:
-            ArgumentError: an array that a kernel cannot use.
-        """
-        found = self.read(values)
-        return None if found is None else found[0]
+    unpacked = source.unpack("values", len(values))
+    for parameter, name, value, (_, type_) in zip(parameters, unpacked, values, arguments.types, strict=True):
+        visit(name, parameter, value, type_)
+    simple = _simple(source, results, arguments.leaves, written, single)
+    source.line(f"return ({''.join(f'{result}, ' for result in results)}), {simple}")
+    return source.compile("read")
 
 
 # So many pairs of arrays are compared one by one; more are sorted.

@@ -8,6 +8,7 @@ import enum
 import gc
 import math
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from qgraph.errors import ArgumentError
 from qgraph.ir.argument_types import ArrayType, ConstantType, ScalarType, StructType
 from qgraph.runtime.arguments import array_adapters
 from qgraph.runtime.arguments.flatten import describe
-from qgraph.runtime.arguments.guards import Reader, key_maker, numbers_among, repeater
+from qgraph.runtime.arguments.guards import key_maker, numbers_among, reader, repeater
 from qgraph.runtime.driver import native
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
@@ -177,7 +178,7 @@ def test_paths_lead_to_the_values_and_names_are_distinct_identifiers(values):
     assert all(leaf.name == leaf.path for leaf in found.leaves if leaf.path in parameters)
     again = describe(parameters, values)
     assert again.types == found.types and again.leaves == found.leaves
-    assert Reader(parameters, values, found)(values) == found.values
+    assert reader(parameters, values, found)(values) == (found.values, True)
     assert unchanged(values)(values)
 
 
@@ -255,12 +256,13 @@ def test_a_field_that_was_never_set():
         one(Late())
 
 
-# --- Reader -------------------------------------------------------------------------------------------------------------
+# --- reader -------------------------------------------------------------------------------------------------------------
 
 
-def reader_of(*values: Any) -> Reader:
+def reader_of(*values: Any) -> Callable[[Sequence[object]], tuple[Any, ...] | None]:
     parameters = tuple(f"p{k}" for k in range(len(values)))
-    return Reader(parameters, values, describe(parameters, values))
+    read = reader(parameters, values, describe(parameters, values))
+    return lambda later: None if (found := read(later)) is None else found[0]
 
 
 def views_equal(a: Any, b: Any) -> bool:
@@ -810,7 +812,7 @@ def test_jax_arrays_that_were_donated():
 
 def test_no_arguments():
     assert unchanged(())(())
-    assert Reader((), (), describe((), ()))(()) == ()
+    assert reader((), (), describe((), ()))(()) == ((), True)
 
 
 # --- at a glance --------------------------------------------------------------------------------------------------------
@@ -820,7 +822,7 @@ def glance(views: list[Any], written: list[bool]) -> bool:
     parameters = tuple(f"p{k}" for k in range(len(views)))
     arguments = describe(parameters, views)
     chosen = frozenset(index for index, flag in enumerate(written) if flag)
-    found = Reader(parameters, views, arguments, chosen).read(views)
+    found = reader(parameters, views, arguments, chosen)(views)
     assert found is not None
     return found[1]
 
@@ -853,7 +855,7 @@ def test_a_glance_leaves_written_strides_and_sizes_to_a_closer_look():
     assert not glance([x[:, ::2]], [True])
     assert glance([x[:, ::2], np.zeros(3)], [False, True])
     arguments = describe(("flag",), (np.zeros(1),))
-    read = Reader(("flag",), (np.zeros(1),), arguments, single=frozenset({0})).read
+    read = reader(("flag",), (np.zeros(1),), arguments, single=frozenset({0}))
     assert [read((np.zeros(size),))[1] for size in (1, 2, 0)] == [True, False, False]
 
 
