@@ -117,6 +117,18 @@ MUTANTS = (
         '["defaults.backend is default"]',
     ),
     Mutant(
+        "a repeated call launches a graph that was patched for another one",
+        "runtime/executors/base.py",
+        "            repeat.close()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "machine code launches in whatever context is current",
+        "runtime/driver/native.py",
+        "%same.context = and i1 %there.is.one, %same.id",
+        "%same.context = or i1 %there.is.one, %same.id",
+    ),
+    Mutant(
         "an empty ^ over the threads of a row starts at 1",
         "lowering/codegen/cooperative_rows.py",
         '"^": "_empty_sum"',

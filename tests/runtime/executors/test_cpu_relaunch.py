@@ -269,6 +269,18 @@ def test_a_cleared_kernel_compiles_again():
     assert kernel.stats.compilations == 2
 
 
+def test_a_call_whose_executable_was_evicted():
+    x, y = np.zeros(4), np.zeros(4)
+    kernel = repeated(fill, x, y)
+    (specialisation,) = kernel._specialisations.values()
+    kernel._retire(specialisation)
+    assert is_another(kernel, x, y)
+    y += 1
+    kernel(x, y)
+    assert (x == 2).all()
+    assert kernel.stats.compilations == 2
+
+
 def test_a_closure_number_that_changes():
     x, y = np.zeros(4), np.zeros(4)
     scale = 2.0
