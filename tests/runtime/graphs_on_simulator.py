@@ -1102,13 +1102,12 @@ def kept_until_closed():
     assert len(driver.launched) == launched
 
 
-def repeated():
+def repeated_without_loops():
     given = np.arange(1.0, 4), np.zeros(3), 2.0
     kernel = Plain(scaled, *given)
     again, executable = ReplayCode(kernel, *given), kernel.executable
     for looks in (1, 1, 0, 0):
         again(looks=looks)
-    # Another call in between, another stream, another context; each is looked at, and the one after. Another thread is not.
     kernel.agrees(np.arange(5.0), np.zeros(5), 3.0)
     changes = executable.argument_updates
     again(looks=1)
@@ -1134,17 +1133,52 @@ def repeated():
     is_closed(again.run)
 
 
+def repeated():
+    kernel = Kernel(do_while, *arguments(do_while, 3), unrolled=False)
+    again, executable = ReplayCode(kernel, *arguments(do_while, 3)), kernel.executable
+    for looks in (1, 1, 0, 0):
+        again(2, looks=looks)
+    # Another call in between, another stream, another context; each is looked at, and the one after. Another thread is not.
+    kernel.agrees(*arguments(do_while, 3, n=9, a=5))
+    changes = executable.argument_updates
+    again(2, looks=1)
+    assert executable.argument_updates == changes + 1
+    for looks in (1, 0):
+        again(3, looks=looks)
+    for stream, looks in ((1, 1), (1, 0), (0, 1), (0, 0)):
+        again(1, looks=looks, stream=stream)
+    Device.context_id += 1
+    for looks in (1, 0):
+        again(4, looks=looks)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(again, 2, looks=0).result()
+    again(2, looks=0)
+    again.args[2][()] = 1
+    executable.replay(5)
+    again(2, looks=1)
+    again(2, looks=0)
+    values = (*(view_of_host(each, each) for each in arguments(do_while, 1)[:3]), 7)
+    executable.graph(Call(values, kernel.host_values(values), 0))
+    for looks in (1, 1, 0):
+        again(2, looks=looks)
+    executable.close()
+    is_closed(again.run)
+
+
 def repeated_and_adapted():
     """Which graph is launched is looked at each time."""
     kernel = Kernel(do_while, *arguments(do_while, 3))
     again = ReplayCode(kernel, *arguments(do_while, 3))
     # Before anything is known; the first of each length, the change (which is prepared first), and then again.
-    for turns, unrolled in (
-        *((2, False), (2, False), (2, False), (20, False), (20, False), (20, True), (20, True), (20, True)),
-        *((2, True), (2, False), (2, False), (20, False), (20, True), (20, True)),
-        *((2, True), (2, False), (2, False), (20, False), (2, True), (2, False), (2, False)),
+    for turns, looks, unrolled in (
+        *((2, 1, False), (2, 1, False), (2, 0, False)),
+        *((20, 0, False), (20, 1, False), (20, 1, True), (20, 1, True), (20, 0, True)),
+        *((2, 0, True), (2, 1, False), (2, 0, False)),
+        *((20, 0, False), (20, 1, True), (20, 0, True)),
+        *((2, 0, True), (2, 1, False), (2, 0, False)),
+        *((20, 0, False), (2, 1, True), (2, 1, False), (2, 0, False)),
     ):
-        again(turns, looks=1)
+        again(turns, looks=looks)
         assert kernel.unrolled == unrolled
 
 

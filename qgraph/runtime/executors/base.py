@@ -61,6 +61,8 @@ class CudaExecutable(ABC):
     _unfinished = _half_built = False
     # Whether it is built while a stream is captured: then nothing may wait for the device.
     _captured = False
+    # Whether the launch of one graph, and nothing of the host's, is what the same call takes again.
+    _repeats = False
     # Whether calls may have graphs of their own: not where the user launches ``graph`` directly.
     _keeps = True
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
@@ -249,20 +251,20 @@ class CudaExecutable(ABC):
                     self._stop_repeating()
                 # In most calls the context in which the executable was built is current; no other one ever has its number.
                 pushed = driver.cuCtxGetId(None)[1] != self._context_id and self._enter()
-                kept = self._resources.kept
-                if request.stream not in LASTING and is_capturing(request.stream):
+                stream, kept = request.stream, self._resources.kept
+                if stream not in LASTING and is_capturing(stream):
                     raise StreamCaptured(request)
                 if kept is not None:
-                    kept.about_to_launch(request.stream)
-                came_back = self._has(request)
+                    kept.about_to_launch(stream)
+                came_back = request.token is self._token is not None
                 if not came_back:
                     self._patch(request)
-                self._run_chosen(request.stream)
+                self._run_chosen(stream)
                 self.replays += 1
                 if self._results is not None:
-                    return self._read(self._results, request.stream)
-                if repeat is not None and not pushed:
-                    self._make_ready(repeat, request.stream, came_back)
+                    return self._read(self._results, stream)
+                if repeat is not None and self._repeats and not pushed:
+                    self._make_ready(repeat, stream, came_back)
                 return None
             finally:
                 self._inside = False
@@ -279,18 +281,17 @@ class CudaExecutable(ABC):
     def _make_ready(self, repeat: Relaunch, stream: int, came_back: bool) -> None:
         # To make it takes a while, so not at the first time.
         if came_back:
-            executable = self._repeatable()
-            if executable is not None and self._context_id is not None:
+            if self._context_id is not None:
                 self._ready = weakref.ref(repeat)
-                repeat.open(stream, self._context_id, executable)
+                repeat.open(stream, self._context_id, *self._repeatable())
             return
         repeat.changes += 1
         if repeat.changes > KEEP_AFTER:
             self._keep(repeat, stream)
 
-    def _repeatable(self) -> Any:
-        """The executable graph that just ran, where its launch is all of the same call again."""
-        return None
+    def _repeatable(self) -> tuple[Any, Callable[[Relaunch], Any] | None]:
+        """The executable graph that just ran, and what ``Relaunch.open`` wants to know; only where ``_repeats``."""
+        return None, None
 
     def _keep(self, repeat: Relaunch, stream: int) -> None:  # noqa: B027 - only one graph can have a second executable
         """Let ``repeat``, which just ran, have a graph of its own, where it can."""
@@ -365,10 +366,6 @@ class CudaExecutable(ABC):
             f"this kernel does not run as one CUDA graph: {self.reason}",
             hint="see last_launch.path; the options graph=True and conditional='device' make it one",
         )
-
-    def _has(self, request: Call) -> bool:
-        """Whether the kernels have the arguments of this very call."""
-        return request.token is self._token is not None
 
     def _enter(self) -> bool:
         # What a reset took away must not be touched, so this comes before anything else.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import GraphPlan
 from qgraph.runtime.driver.driver import DeviceContext, driver, failure, outside_captures
+from qgraph.runtime.driver.stream import LASTING
 from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.executors.graph_exec_cache import GraphExecCache
 from qgraph.runtime.executors.relaunch import Relaunch
@@ -29,7 +30,7 @@ class CudaGraphExecutable(CudaExecutable):
     """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
     path = "cuda-graph"
-    _one_graph = True
+    _one_graph = _repeats = True
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class CudaGraphExecutable(CudaExecutable):
             try:
                 self._end_keeping()
                 self._stay_whole()
-                if not self._has(request):
+                if request.token is not self._token or self._token is None:
                     self._patch(request)
                 return self._raw()
             finally:
@@ -180,11 +181,31 @@ class CudaGraphExecutable(CudaExecutable):
     def _raw(self) -> RawGraph:
         return RawGraph(self._instance.graph, self._instance.executable)
 
-    def _repeatable(self) -> Any:
+    def _repeatable(self) -> tuple[Any, Callable[[Relaunch], Any] | None]:
+        executable = self._block.executable if self._block is not None and self._block.chosen else self._running()
         # Who launches loops is noted, and a graph with conditional nodes has to wait for its turn.
-        if self._resources.loops is not None or self._decides:
-            return None
-        return self._block.executable if self._block is not None and self._block.chosen else self._instance.executable
+        return executable, None if self._resources.loops is None and not self._decides else self._launch_again
+
+    def _running(self) -> Any:
+        """The graph that ``_run`` launched."""
+        return self._instance.executable
+
+    def _would_run(self) -> bool:
+        """Whether ``_run`` would launch this one again."""
+        return True
+
+    def _launch_again(self, repeat: Relaunch) -> Any:
+        try:
+            self._inside = True
+            # From here on no signal's handler launches anything else.
+            if repeat.executable is None or not self._would_run():
+                return None
+            if self._resources.loops is not None:
+                self.device.running.launched(self._resources.loops, anywhere=repeat.stream not in LASTING)
+            launch = driver.cuGraphLaunch if self._block is not None and self._block.chosen else self._launch_graph
+            return launch(repeat.executable, repeat.handle)[0]
+        finally:
+            self._inside = False
 
     def _keep(self, repeat: Relaunch, stream: int) -> None:
         if not self._keeps or (self._block is not None and self._block.chosen) or self._context_id is None:

@@ -24,22 +24,16 @@ class Relaunch:
     """A repeated call. It holds no array: the caller's guard has shown that they are alive.
 
     Attributes:
-        executable: the graph that has its arguments, a CUgraphExec; None where there is none that a launch of would be all.
+        executable: the graph that has its arguments, a CUgraphExec; None where there is none whose launch is all.
+        stream: on which it is launched.
+        handle: that as the bindings' own type, which saves a conversion.
         direct: what ``native.launcher`` made for it, if anything.
         changes: how often the call came when the graph had the arguments of another one.
     """
 
     __slots__ = (
-        "__weakref__",
-        "_context",
-        "_handle",
-        "_looks",
-        "_owner",
-        "_request",
-        "_stream",
-        "changes",
-        "direct",
-        "executable",
+        *("__weakref__", "_context", "_launch", "_looks", "_owner", "_request"),
+        *("changes", "direct", "executable", "handle", "stream"),
     )
 
     def __init__(self, owner: Any, request: Call) -> None:
@@ -49,12 +43,14 @@ class Relaunch:
         self.executable: Any = None
         self.direct: Callable[[int], int | None] | None = None
 
-    def open(self, stream: int, context: int, executable: Any) -> None:
-        """From now on a launch of ``executable`` on ``stream``, with this context current, is all that the call needs."""
-        self._stream, self._context, self.executable = stream, context, executable
-        # The stream as the bindings' own type, which saves a conversion.
-        self._handle = driver.CUstream(stream)
-        self.direct = native.launcher(stream, context, executable) if native.may_launch() else None
+    def open(self, stream: int, context: int, executable: Any, launch: Callable[[Relaunch], Any] | None = None) -> None:
+        """From now on a launch of ``executable`` on ``stream``, with this context current, is all that the call needs.
+
+        It is launched by ``launch``, where that is not the driver's; this gives the code, or None, and nothing ran.
+        """
+        self.stream, self._context, self.executable, self._launch = stream, context, executable, launch
+        self.handle = driver.CUstream(stream)
+        self.direct = native.launcher(stream, context, executable) if launch is None and native.may_launch() else None
 
     def close(self) -> None:
         """From now on it is not."""
@@ -62,17 +58,19 @@ class Relaunch:
 
     def look(self, stream: int) -> Any:
         """What ``direct`` does, where that is None; and None, where there is no such graph."""
-        if self.executable is None or stream != self._stream or driver.cuCtxGetId(None)[1] != self._context:
+        if self.executable is None or stream != self.stream or driver.cuCtxGetId(None)[1] != self._context:
             return None
-        if stream not in LASTING and driver.cuStreamIsCapturing(self._handle) != _NOT_CAPTURED:
+        if stream not in LASTING and driver.cuStreamIsCapturing(self.handle) != _NOT_CAPTURED:
             return None
+        if self._launch is not None:
+            return self._launch(self)
         self._looks += 1
         if self._looks == _OFTEN:
             native.want()
             self.close()
         # A signal's handler may have launched something else meanwhile; from here on none can.
         executable = self.executable
-        return None if executable is None else driver.cuGraphLaunch(executable, self._handle)[0]
+        return None if executable is None else driver.cuGraphLaunch(executable, self.handle)[0]
 
     def launch(self, stream: int) -> tuple[Any, ...] | None:
         """Launch it on ``stream``, nothing assumed."""

@@ -239,6 +239,12 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             return long if sum(iterations) >= sum(each.long for each in self._loops) else "plain"
         return min(self._turns_of, key=lambda form: cost(self._turns_of[form], iterations))
 
+    def _running(self) -> Any:
+        return self._graphs[self._runs].instance.executable
+
+    def _would_run(self) -> bool:
+        return self._choice is not None or self._wanted() == self._runs
+
     def _run(self, stream: int) -> None:
         wanted = self._wanted()
         if wanted != self._runs and wanted in self._graphs:

@@ -12,6 +12,7 @@ PARTS = [
     "the_same",
     "never",
     "repeated",
+    "repeated_without_loops",
     "in_turn",
     "in_turn_with_scratch",
     "kept_for_all_threads",
