@@ -129,9 +129,6 @@ def watch_of(value: Any) -> Mapping[str, Comparison] | None:
     if adopter is _adopt_interface and isinstance(value, _numba_arrays()):
         # To make the interface takes 2 us.
         return {".shape": "is", ".stream": "is", ".gpu_data": "weakly"}
-    if adopter is _adopt_numpy and (value.flags.c_contiguous or value.flags.f_contiguous):
-        # As long as the flags say so, the places of its elements follow from the shape.
-        return {".shape": "==", ".dtype": "is", ".flags.num": "=="}
     return None if adopter is None else _WATCHED.get(adopter)
 
 

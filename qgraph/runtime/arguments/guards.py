@@ -41,8 +41,6 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
-        # Arrays that are looked at together, behind everything else.
-        self.together: dict[str, Any] = {}
         self.namespace: dict[str, Any] = {}
 
     def constant(self, value: object) -> str:
@@ -354,11 +352,15 @@ def repeater(
         source.require(*conditions)
     left = Counter(map(id, call.arrays))
     given: dict[int, list[str]] = {}
+    # One look tells of all of these, behind everything else. Another tensor in the same place is as good.
+    together: dict[str, Any] = {}
 
-    def watch_array(source: _Source, name: str, value: Any) -> None:
+    def watch_array(name: str, value: Any) -> None:
         if left[id(value)]:
             left[id(value)] -= 1
             given.setdefault(id(value), []).append(name)
+        elif are_seen_together(value):
+            together[name] = value
         else:
             _watch_array(source, name, value)
 
@@ -367,7 +369,8 @@ def repeater(
             _watch(source, name, value, watch_array)
     except _CannotWatch:
         return None
-    _watch_together(source)
+    if together:
+        source.require(f"{source.constant(look_at([*together.values()]))}({', '.join(together)})")
     run = call.statements([given[id(array)].pop(0) for array in call.arrays])
     # Whoever is told that it is another call finds the other way, too.
     return source.compile("again", ["try:", *(f"  {line}" for line in run), "except NothingRan: return CHANGED", *done])
@@ -381,9 +384,6 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
     attributes = watch_of(value)
     if attributes is None:
         raise _CannotWatch
-    if are_seen_together(value):
-        source.together[name] = value
-        return
     if hasattr(type(value), "__qgraph_identity__"):
         # It tells as much as a weak reference does, and may be held.
         conditions = [f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}"]
@@ -401,20 +401,13 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
     source.require(*conditions)
 
 
-def _watch_together(source: _Source) -> None:
-    """Look at the tensors of which one look tells where they are; another one in the same place is as good."""
-    if source.together:
-        same = source.constant(look_at([*source.together.values()]))
-        source.require(f"{same}({', '.join(source.together)})")
-
-
-def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Source, str, Any], None] = _watch_array) -> None:
+def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[str, Any], None]) -> None:
     kind = kind_of(value)
     if kind in ("tuple", "dataclass"):
         for part, _, item in source.open_struct(name, value):
             _watch(source, part, item, watch_array)
     elif kind == "array":
-        watch_array(source, name, value)
+        watch_array(name, value)
     elif kind == "event":
         handle = source.constant(event_handle)
         source.require(_is_very(source, name, value), f"{handle}({name}) == {source.constant(event_handle(value))}")
