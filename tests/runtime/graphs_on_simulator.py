@@ -729,8 +729,9 @@ class Turn:
             return plainly(request, repeat)
 
         # Its own way to the executable, which counts.
-        owner, lock = types.SimpleNamespace(launch=launch, replays=0), kernel.executable._lock
-        self.run = function_of(relaunch.again(owner, lock, Call(values, kernel.host_values(values), 0), lambda: self.stream))
+        owner, call = types.SimpleNamespace(launch=launch), Call(values, kernel.host_values(values), 0)
+        repeat = relaunch.Relaunch(owner, kernel.executable._lock, ctypes.c_int64(), call)
+        self.run = function_of(relaunch.again(repeat, lambda: self.stream))
 
     def __call__(self, *, looks=None):
         mine = [each.copy() if isinstance(each, np.ndarray) else each for each in self.args]

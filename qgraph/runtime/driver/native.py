@@ -33,12 +33,14 @@ _KNOWN_WORDS = 6
 _HEAD = 2
 
 # The driver is called without CPython's interpreter lock: it has locks of its own, and whoever holds one of those may wait for
-# a thread that needs the interpreter. The `self` of ``launch`` and ``patch`` are their words.
+# a thread that needs the interpreter. The `self` of ``launch`` is a tuple of its words, what acquires and what releases the
+# lock, and the counter; that of ``patch`` is its words.
 _TEXT = f"""
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyByteArray_AsString(ptr)
+declare ptr @PyObject_CallNoArgs(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLong(i64)
@@ -46,8 +48,8 @@ declare void @PyErr_Clear()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
-; Stream, context, executable, cuCtxGetId, cuGraphLaunch, cuStreamIsCapturing or null.
-%Launch = type {{ i64, i64, ptr, ptr, ptr, ptr }}
+; Whether it is open, stream, context, executable, cuCtxGetId, cuGraphLaunch, cuStreamIsCapturing or null, counter.
+%Launch = type {{ i64, i64, i64, ptr, ptr, ptr, ptr, ptr }}
 ; How many nodes, executable, cuGraphExecKernelNodeSetParams.
 %Patch = type {{ i64, ptr, ptr }}
 %Node = type {{ ptr, ptr }}
@@ -55,27 +57,38 @@ declare void @PyEval_RestoreThread(ptr)
 define ptr @launch(ptr %self, ptr %argument) {{
   %id.place = alloca i64
   %status.place = alloca i32
-  %words = call ptr @PyByteArray_AsString(ptr %self)
+  %acquire = call ptr @PyTuple_GetItem(ptr %self, i64 1)
+  %locked = call ptr @PyObject_CallNoArgs(ptr %acquire)
+  %is.interrupted = icmp eq ptr %locked, null
+  br i1 %is.interrupted, label %interrupted, label %with.lock
+
+with.lock:
+  call void @Py_DecRef(ptr %locked)
+  %buffer = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %words = call ptr @PyByteArray_AsString(ptr %buffer)
   %then = load %Launch, ptr %words
+  %open = extractvalue %Launch %then, 0
+  %is.open = icmp ne i64 %open, 0
   %stream = call i64 @PyLong_AsLongLong(ptr %argument)
-  %stream.then = extractvalue %Launch %then, 0
+  %stream.then = extractvalue %Launch %then, 1
   %same.stream = icmp eq i64 %stream, %stream.then
-  br i1 %same.stream, label %go, label %other
+  %may.go = and i1 %is.open, %same.stream
+  br i1 %may.go, label %go, label %other
 
 go:
   %handle = inttoptr i64 %stream to ptr
   %state = call ptr @PyEval_SaveThread()
-  %get = extractvalue %Launch %then, 3
+  %get = extractvalue %Launch %then, 4
   %get.code = call i32 %get(ptr null, ptr %id.place)
   %there.is.one = icmp eq i32 %get.code, 0
-  %id.then = extractvalue %Launch %then, 1
+  %id.then = extractvalue %Launch %then, 2
   %id = load i64, ptr %id.place
   %same.id = icmp eq i64 %id, %id.then
   %same.context = and i1 %there.is.one, %same.id
   br i1 %same.context, label %here, label %elsewhere
 
 here:
-  %capturing = extractvalue %Launch %then, 5
+  %capturing = extractvalue %Launch %then, 6
   %is.never.captured = icmp eq ptr %capturing, null
   br i1 %is.never.captured, label %in.context, label %ask
 
@@ -92,20 +105,36 @@ elsewhere:
   br label %other
 
 in.context:
-  %executable = extractvalue %Launch %then, 2
-  %launch = extractvalue %Launch %then, 4
+  %executable = extractvalue %Launch %then, 3
+  %launch = extractvalue %Launch %then, 5
   %code = call i32 %launch(ptr %executable, ptr %handle)
   call void @PyEval_RestoreThread(ptr %state)
+  %went.well = icmp eq i32 %code, 0
+  %one = zext i1 %went.well to i64
+  %counter = extractvalue %Launch %then, 7
+  %before = load i64, ptr %counter
+  %after = add i64 %before, %one
+  store i64 %after, ptr %counter
   %wide = sext i32 %code to i64
   %result = call ptr @PyLong_FromLong(i64 %wide)
-  ret ptr %result
+  br label %unlock
 
 other:
   ; What is no number is another stream.
   call void @PyErr_Clear()
   %none = inttoptr i64 {id(None)} to ptr
   call void @Py_IncRef(ptr %none)
-  ret ptr %none
+  br label %unlock
+
+unlock:
+  %answer = phi ptr [ %result, %in.context ], [ %none, %other ]
+  %release = call ptr @PyTuple_GetItem(ptr %self, i64 2)
+  %released = call ptr @PyObject_CallNoArgs(ptr %release)
+  call void @Py_DecRef(ptr %released)
+  ret ptr %answer
+
+interrupted:
+  ret ptr null
 }}
 
 define ptr @patch(ptr %self, ptr %nothing) {{
@@ -350,16 +379,20 @@ def _driver_has_all() -> bool:
     return True
 
 
-def launcher(stream: int, context: int, executable: Any) -> Callable[[int], int | None]:
+def launcher(
+    stream: int, context: int, executable: Any, lock: Any, counter: ctypes.c_int64
+) -> tuple[Callable[[int], int | None], bytearray]:
     """A function of a stream's handle that launches ``executable``, a CUgraphExec; gives the driver's code, 0 for success.
 
-    None, and nothing ran, where that is not ``stream``, it is being captured, or the current context has another number.
+    None, and nothing ran, where that is not ``stream``, it is being captured, the current context has another number, or the
+    buffer, which comes second, begins with 0. It holds ``lock`` meanwhile, and counts what went well.
     """
     # Asking takes some of the time of a launch; the default stream is never captured.
     capturing = 0 if stream in LASTING else address_of("cuStreamIsCapturing")
     calls = address_of("cuCtxGetId"), address_of("cuGraphLaunch"), capturing
-    made: Callable[[int], int | None] = _CODE.function("launch", words_of([stream, context, int(executable), *calls]))
-    return made
+    words = words_of([1, stream, context, int(executable), *calls, ctypes.addressof(counter)])
+    made: Callable[[int], int | None] = _CODE.function("launch", (words, lock.acquire, lock.release, counter))
+    return made, words
 
 
 def patcher(executable: Any, nodes: Sequence[tuple[Any, Any]]) -> Callable[[], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -47,7 +48,6 @@ class CudaExecutable(ABC):
         reason: why it runs that way, as a sentence.
         nodes: nodes of the plan's graph, bodies of loops included.
         reinstantiations: how often a graph was made executable again, for a fill or copy of another shape.
-        replays: launches so far.
         argument_updates: launches so far that had to patch arguments or sizes (the first one only fills them in).
         rebuilds: how often a graph was built again, since memory that it takes itself has another size.
     """
@@ -71,7 +71,7 @@ class CudaExecutable(ABC):
     __slots__ = (
         *("__dict__", "__weakref__", "_block", "_context_id", "_instance", "_kernels", "_launch_graph", "_launched", "_lock"),
         *("_inside", "_only_kernels", "_others", "_parameters", "_placed", "_ready", "_resources", "_results", "_token"),
-        *("argument_updates", "replays"),
+        *("_replays", "argument_updates"),
     )
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
@@ -82,7 +82,7 @@ class CudaExecutable(ABC):
         self.nodes = len(plan.plan.nodes)
         # What is told of the plan's graph, while it runs as one block.
         self._as_whole = self.nodes, reason
-        self.replays = self.argument_updates = 0
+        self._replays, self.argument_updates = ctypes.c_int64(), 0
         self.reinstantiations = 0
         self.rebuilds = 0
         # A signal's handler may launch while this very thread does; whether it is in the midst of a change.
@@ -108,6 +108,11 @@ class CudaExecutable(ABC):
                 raise
         self._finalizer = weakref.finalize(self, device.retire, self._resources.release)
         self._finalizer.atexit = False  # the driver takes everything back when the process ends
+
+    @property
+    def replays(self) -> int:
+        """Launches so far."""
+        return self._replays.value
 
     def _prepare(self, plan: CudaPlan, block_size: int | None) -> None:
         resources = self._resources
@@ -260,7 +265,7 @@ class CudaExecutable(ABC):
                 if not came_back:
                     self._patch(request)
                 self._run_chosen(stream)
-                self.replays += 1
+                self._replays.value += 1
                 if self._results is not None:
                     return self._read(self._results, stream)
                 if repeat is not None and self._repeats and not pushed:
@@ -276,7 +281,7 @@ class CudaExecutable(ABC):
 
         It is a launch. Where the last one was the same, or such calls take turns, only the driver's launch is left of it.
         """
-        return again(self, self._lock, request, find_stream)
+        return again(Relaunch(self, self._lock, self._replays, request), find_stream)
 
     def _make_ready(self, repeat: Relaunch, stream: int, came_back: bool) -> None:
         # To make it takes a while, so not at the first time.
@@ -354,7 +359,7 @@ class CudaExecutable(ABC):
             finally:
                 if pushed:
                     self.device.pop()
-            self.replays += 1
+            self._replays.value += 1
 
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments.

@@ -190,15 +190,12 @@ class CudaGraphExecutable(CudaExecutable):
         """The graph that ``_run`` launched."""
         return self._instance.executable
 
-    def _would_run(self) -> bool:
-        """Whether ``_run`` would launch this one again."""
-        return True
-
     def _launch_again(self, repeat: Relaunch) -> Any:
+        """The driver's code; None, and nothing ran, where ``_run`` would launch another graph."""
         try:
             self._inside = True
             # From here on no signal's handler launches anything else.
-            if repeat.executable is None or not self._would_run():
+            if repeat.executable is None:
                 return None
             if self._resources.loops is not None:
                 self.device.running.launched(self._resources.loops, anywhere=repeat.stream not in LASTING)

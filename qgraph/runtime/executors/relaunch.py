@@ -1,10 +1,11 @@
 """A call that comes back: its arguments, and how the graph that has them now is launched with nothing else.
 
-All of it is read and changed with the lock of its executable held.
+All of it is changed with the lock of its executable held.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,16 +33,17 @@ class Relaunch:
     """
 
     __slots__ = (
-        *("__weakref__", "_context", "_launch", "_looks", "_owner", "_request"),
+        *("__weakref__", "_context", "_counter", "_launch", "_lock", "_looks", "_owner", "_request", "_words"),
         *("changes", "direct", "executable", "handle", "stream"),
     )
 
-    def __init__(self, owner: Any, request: Call) -> None:
-        self._owner = owner
+    def __init__(self, owner: Any, lock: Any, counter: ctypes.c_int64, request: Call) -> None:
+        self._owner, self._lock, self._counter = owner, lock, counter
         self._request = request.without_owners()
         self.changes = self._looks = 0
         self.executable: Any = None
         self.direct: Callable[[int], int | None] | None = None
+        self._words = bytearray(8)
 
     def open(self, stream: int, context: int, executable: Any, launch: Callable[[Relaunch], Any] | None = None) -> None:
         """From now on a launch of ``executable`` on ``stream``, with this context current, is all that the call needs.
@@ -50,27 +52,35 @@ class Relaunch:
         """
         self.stream, self._context, self.executable, self._launch = stream, context, executable, launch
         self.handle = driver.CUstream(stream)
-        self.direct = native.launcher(stream, context, executable) if launch is None and native.may_launch() else None
+        if launch is None and native.may_launch():
+            self.direct, self._words = native.launcher(stream, context, executable, self._lock, self._counter)
 
     def close(self) -> None:
         """From now on it is not."""
         self.executable = self.direct = None
+        # Somebody may be about to call ``direct``.
+        self._words[0] = 0
 
     def look(self, stream: int) -> Any:
         """What ``direct`` does, where that is None; and None, where there is no such graph."""
-        if self.executable is None or stream != self.stream or driver.cuCtxGetId(None)[1] != self._context:
-            return None
-        if stream not in LASTING and driver.cuStreamIsCapturing(self.handle) != _NOT_CAPTURED:
-            return None
-        if self._launch is not None:
-            return self._launch(self)
-        self._looks += 1
-        if self._looks == _OFTEN:
-            native.want()
-            self.close()
-        # A signal's handler may have launched something else meanwhile; from here on none can.
-        executable = self.executable
-        return None if executable is None else driver.cuGraphLaunch(executable, self.handle)[0]
+        with self._lock:
+            if self.executable is None or stream != self.stream or driver.cuCtxGetId(None)[1] != self._context:
+                return None
+            if stream not in LASTING and driver.cuStreamIsCapturing(self.handle) != _NOT_CAPTURED:
+                return None
+            if self._launch is not None:
+                code = self._launch(self)
+            else:
+                self._looks += 1
+                if self._looks == _OFTEN:
+                    native.want()
+                    self.close()
+                # A signal's handler may have launched something else meanwhile; from here on none can.
+                executable = self.executable
+                code = None if executable is None else driver.cuGraphLaunch(executable, self.handle)[0]
+            if code == 0:
+                self._counter.value += 1
+            return code
 
     def launch(self, stream: int) -> tuple[Any, ...] | None:
         """Launch it on ``stream``, nothing assumed."""
@@ -81,25 +91,23 @@ class Relaunch:
 
 _STATEMENTS = """\
 stream = find_stream()
-with lock:
-    direct = repeat.direct
-    code = repeat.look(stream) if direct is None else direct(stream)
-    if code == 0:
-        owner.replays += 1
-        numbers = None
+direct = repeat.direct
+code = repeat.look(stream) if direct is None else direct(stream)
 if code is None:
     numbers = repeat.launch(stream)
 elif code:
     raise refused(code)
+else:
+    numbers = None
 """.splitlines()
 
 
-def again(owner: Any, lock: Any, request: Call, find_stream: Callable[[], int]) -> ReplayCode:
-    """How ``request`` runs once more on ``owner``, an executable, on the stream that ``find_stream`` gives then.
+def again(repeat: Relaunch, find_stream: Callable[[], int]) -> ReplayCode:
+    """How ``repeat`` runs once more, on the stream that ``find_stream`` gives then.
 
     Raises as a launch does. Where the graph has its arguments, nothing but the driver's launch is left of it.
     """
-    names = {"repeat": Relaunch(owner, request), "owner": owner, "lock": lock, "find_stream": find_stream, "refused": _refused}
+    names = {"repeat": repeat, "find_stream": find_stream, "refused": _refused}
 
     def statements(_arrays: Sequence[str]) -> list[str]:
         return _STATEMENTS

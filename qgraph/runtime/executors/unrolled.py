@@ -15,6 +15,7 @@ from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.unrolling import Form, Unrolling
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.executors.graph import CudaGraphExecutable
+from qgraph.runtime.executors.relaunch import Relaunch
 from qgraph.runtime.graph.graph_builder import Ends, GraphInstance, Layout, RawGraph, add_conditional, new_condition
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.kernels import KernelNode, LoadedCode
@@ -242,8 +243,8 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
     def _running(self) -> Any:
         return self._graphs[self._runs].instance.executable
 
-    def _would_run(self) -> bool:
-        return self._choice is not None or self._wanted() == self._runs
+    def _launch_again(self, repeat: Relaunch) -> Any:
+        return super()._launch_again(repeat) if self._choice is not None or self._wanted() == self._runs else None
 
     def _run(self, stream: int) -> None:
         wanted = self._wanted()

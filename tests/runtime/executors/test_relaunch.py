@@ -21,7 +21,7 @@ from qgraph.runtime.driver import native
 from qgraph.runtime.driver.driver import ExecutableClosed
 from qgraph.runtime.driver.native import MachineCode
 from qgraph.runtime.executors import base, relaunch
-from qgraph.runtime.executors.relaunch import again
+from qgraph.runtime.executors.relaunch import Relaunch, again
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from tests.running_again import function_of
 
@@ -92,7 +92,11 @@ class Owner:
     """An executable whose launches the long way are noted."""
 
     def __init__(self):
-        self.lock, self.ready, self.looked, self.replays = threading.RLock(), None, [], 0
+        self.lock, self.ready, self.looked, self.counter = threading.RLock(), None, [], ctypes.c_int64()
+
+    @property
+    def replays(self):
+        return self.counter.value
 
     def launch(self, request, repeat):
         with self.lock:
@@ -110,7 +114,7 @@ class Owner:
 
 def runner(owner, request, find_stream):
     """A function that runs a call once more."""
-    return function_of(again(owner, owner.lock, request, find_stream))
+    return function_of(again(Relaunch(owner, owner.lock, owner.counter, request), find_stream))
 
 
 @pytest.fixture(params=["Python", "machine code"])
@@ -191,9 +195,9 @@ def test_the_machine_code(driver, owner):
     assert direct(0) == -1
     owner.stop()
     gc.collect()
-    # What it looks at lives as long as it does.
-    assert direct(0) == -1
-    driver.context = 201, None
+    # What it looks at lives as long as it does. It was closed.
+    assert direct(0) is None
+    assert owner.replays == 1
     nones = sys.getrefcount(None)
     for _ in range(1000):
         direct(0)
@@ -201,10 +205,39 @@ def test_the_machine_code(driver, owner):
 
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
+def test_machine_code_gives_the_lock_back(driver, owner):
+    class Lock:
+        held, raises = 0, False
+
+        def acquire(self):
+            if self.raises:
+                raise KeyboardInterrupt
+            self.held += 1
+
+        def release(self):
+            self.held -= 1
+
+    lock, seen = Lock(), []
+    direct, words = native.launcher(9, CONTEXT, GRAPH, lock, owner.counter)
+    driver.before = driver.during = lambda: seen.append(lock.held)
+    assert (direct(9), lock.held) == (0, 0)
+    for change in ({"code": 5}, {"captured": (0, 1)}, {"context": (0, 1)}):
+        vars(driver).update(change)
+        assert (direct(9), direct(3), lock.held) == (5 if "code" in change else None, None, 0)
+    words[0] = 0
+    assert (direct(9), lock.held) == (None, 0)
+    assert set(seen) == {1}
+    lock.raises, launched = True, len(driver.launched)
+    with pytest.raises(KeyboardInterrupt):
+        direct(9)
+    assert (lock.held, len(driver.launched), owner.replays) == (0, launched, 1)
+
+
+@pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_other_threads_run_while_the_driver_is_called(driver, owner, monkeypatch):
     usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
     monkeypatch.setattr(native, "address_of", lambda name: usleep if name == "cuGraphLaunch" else driver.address_of(name))
-    direct = native.launcher(0, CONTEXT, 500_000)
+    direct, _ = native.launcher(0, CONTEXT, 500_000, owner.lock, owner.counter)
     done, ticks = threading.Event(), []
 
     def tick():
@@ -444,7 +477,7 @@ class Executable(base.CudaExecutable):
         self._resources = types.SimpleNamespace(kept=None, loops=None, release=lambda: None)
         self._finalizer = types.SimpleNamespace(detach=lambda: None)
         self._token = self._block = self._results = None
-        self._launched, self._unfinished, self.replays = True, False, 0
+        self._launched, self._unfinished, self._replays = True, False, ctypes.c_int64()
         self.ran = lambda: None
 
     def _build(self):
