@@ -9,9 +9,9 @@ block. ``captured.py`` adds a plan to a graph that somebody else captures: a lau
 A call that comes back (``relaunch.py``) has a ``Relaunch``, which knows the graph that has its arguments now, if one has: on
 the same stream, with the same context current, it is launched with nothing else, by machine code (``driver/native.py``) unless
 the process compiled nothing. All of that happens with the executable's lock held; whoever patches the graph closes the
-``Relaunch`` first. Calls that alternate between sets of arrays get an executable each of the same graph
-(``graph_exec_cache.py``), if all nodes are kernels; with shared scratch all launches must be of one stream. Graphs with
-conditional nodes always go the long way, ``CudaExecutable.launch``: they wait for their turn.
+``Relaunch`` first, and whoever finds it closed goes the long way, ``CudaExecutable.launch``. Graphs with conditional nodes are
+launched from Python, in turn with others. Calls that alternate between sets of arrays get an executable each of the same graph
+(``graph_exec_cache.py``), if all nodes are kernels; with shared scratch all launches must be of one stream.
 
 Unrolled device loops: before each launch ``unrolled.py`` reads, without waiting, how many iterations each loop had in the
 last launch (page-locked words), and runs the graph that is fastest for that many; ``last_launch.reason`` says which.

@@ -50,6 +50,7 @@ class Relaunch:
 
         It is launched by ``launch``, where that is not the driver's; this gives the code, or None, and nothing ran.
         """
+        self.close()
         self.stream, self._context, self.executable, self._launch = stream, context, executable, launch
         self.handle = driver.CUstream(stream)
         if launch is None and native.may_launch():

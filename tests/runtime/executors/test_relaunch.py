@@ -205,6 +205,17 @@ def test_the_machine_code(driver, owner):
 
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
+def test_another_graph_closes_the_one_before(driver, owner):
+    """Some thread may have got this far, and the graph is gone by then."""
+    runner(owner, call(), lambda: 0)()
+    direct = owner.ready.direct
+    owner.ready.open(0, CONTEXT, GRAPH + 1)
+    assert direct(0) is None
+    assert owner.ready.direct(0) == 0
+    assert driver.launched == [(GRAPH + 1, 0)]
+
+
+@pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_machine_code_gives_the_lock_back(driver, owner):
     class Lock:
         held, raises = 0, False
