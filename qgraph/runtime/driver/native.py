@@ -28,13 +28,11 @@ _CAPSULE, _MAJOR, _FROM_OBJECT = b"dlpack_exchange_api", 1, 5
 # There are strides where there are axes, since DLPack 1.2.
 _DATA, _DEVICE, _KIND, _SHAPE, _STRIDES, _OFFSET = range(6)
 _KNOWN_WORDS = 6
-# What ``same`` finds in its words: how many arrays, the function; then of each its class, address, device, axes and dtype, how
-# many axes, extents and strides. Its `self` is a tuple of them, then the ``is_neg`` of each class, then the classes.
-_HEAD = 2
 
 # The driver is called without CPython's interpreter lock: it has locks of its own, and whoever holds one of those may wait for
 # a thread that needs the interpreter. The `self` of ``launch`` is a tuple of its words, what acquires and what releases the
-# lock, and the counter; that of ``patch`` is its words.
+# lock, and the counter; that of ``patch`` is its words. That of ``same`` is a tuple of its words (how many tensors, DLPack's
+# function, and the tensors), then the ``is_neg`` of each class, then the classes.
 _TEXT = f"""
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
@@ -45,6 +43,7 @@ declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLong(i64)
 declare void @PyErr_Clear()
+declare i32 @memcmp(ptr, ptr, i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
@@ -171,24 +170,26 @@ done:
   ret ptr %result
 }}
 
+; Of each tensor its class, address, device, number of axes and dtype, and how many axes; extents and strides follow.
+%Then = type {{ i64, i64, i64, i64, i64 }}
+; A ``DLTensor``: address, device, number of axes and dtype, extents, strides, offset in bytes.
+%Tensor = type {{ i64, i64, i64, ptr, ptr, i64 }}
+
 define ptr @same(ptr %self, ptr %arguments, i64 %given) {{
 entry:
-  %tensor = alloca [{_KNOWN_WORDS} x i64]
+  %tensor = alloca %Tensor
   %buffer = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %words = call ptr @PyByteArray_AsString(ptr %buffer)
   %count = load i64, ptr %words
-  %as.many = icmp eq i64 %given, %count
-  br i1 %as.many, label %begin, label %no
-
-begin:
   %look.word = getelementptr i64, ptr %words, i64 1
   %look = load ptr, ptr %look.word
-  %first = getelementptr i64, ptr %words, i64 {_HEAD}
-  br label %next
+  %first = getelementptr i64, ptr %words, i64 2
+  %as.many = icmp eq i64 %given, %count
+  br i1 %as.many, label %next, label %no
 
 next:
-  %number = phi i64 [ 0, %begin ], [ %following, %has.answered ]
-  %place = phi ptr [ %first, %begin ], [ %end, %has.answered ]
+  %number = phi i64 [ 0, %entry ], [ %following, %has.answered ]
+  %place = phi ptr [ %first, %entry ], [ %end, %has.answered ]
   %is.one = icmp slt i64 %number, %count
   br i1 %is.one, label %one, label %yes
 
@@ -197,7 +198,8 @@ one:
   %argument = load ptr, ptr %argument.place
   %class.place = getelementptr i64, ptr %argument, i64 {CLASS_WORD}
   %class = load i64, ptr %class.place
-  %class.then = load i64, ptr %place
+  %then = load %Then, ptr %place
+  %class.then = extractvalue %Then %then, 0
   %same.class = icmp eq i64 %class, %class.then
   br i1 %same.class, label %of.class, label %no
 
@@ -207,66 +209,40 @@ of.class:
   br i1 %seen, label %is.seen, label %failed
 
 is.seen:
-  %data = load i64, ptr %tensor
-  %offset.place = getelementptr i64, ptr %tensor, i64 {_OFFSET}
-  %offset = load i64, ptr %offset.place
+  %now = load %Tensor, ptr %tensor
+  %data = extractvalue %Tensor %now, 0
+  %offset = extractvalue %Tensor %now, 5
   %address = add i64 %data, %offset
-  %address.word = getelementptr i64, ptr %place, i64 1
-  %address.then = load i64, ptr %address.word
+  %address.then = extractvalue %Then %then, 1
   %same.address = icmp eq i64 %address, %address.then
-  %device.place = getelementptr i64, ptr %tensor, i64 {_DEVICE}
-  %device = load i64, ptr %device.place
-  %device.word = getelementptr i64, ptr %place, i64 2
-  %device.then = load i64, ptr %device.word
+  %device = extractvalue %Tensor %now, 1
+  %device.then = extractvalue %Then %then, 2
   %same.device = icmp eq i64 %device, %device.then
-  %kind.place = getelementptr i64, ptr %tensor, i64 {_KIND}
-  %kind = load i64, ptr %kind.place
-  %kind.word = getelementptr i64, ptr %place, i64 3
-  %kind.then = load i64, ptr %kind.word
+  %kind = extractvalue %Tensor %now, 2
+  %kind.then = extractvalue %Then %then, 3
   %same.kind = icmp eq i64 %kind, %kind.then
   %same.place = and i1 %same.address, %same.device
   %same.all = and i1 %same.place, %same.kind
   br i1 %same.all, label %shape, label %no
 
 shape:
-  %axes.word = getelementptr i64, ptr %place, i64 4
-  %axes = load i64, ptr %axes.word
-  %extents.then = getelementptr i64, ptr %place, i64 5
+  %axes = extractvalue %Then %then, 4
+  %size = mul i64 %axes, 8
+  %extents.then = getelementptr %Then, ptr %place, i64 1
   %strides.then = getelementptr i64, ptr %extents.then, i64 %axes
   %end = getelementptr i64, ptr %strides.then, i64 %axes
-  %shape.place = getelementptr i64, ptr %tensor, i64 {_SHAPE}
-  %extents = load ptr, ptr %shape.place
-  %strides.place = getelementptr i64, ptr %tensor, i64 {_STRIDES}
-  %strides = load ptr, ptr %strides.place
-  br label %axis
+  %extents = extractvalue %Tensor %now, 3
+  %strides = extractvalue %Tensor %now, 4
+  %other.extents = call i32 @memcmp(ptr %extents, ptr %extents.then, i64 %size)
+  %other.strides = call i32 @memcmp(ptr %strides, ptr %strides.then, i64 %size)
+  %other.shape = or i32 %other.extents, %other.strides
+  %same.shape = icmp eq i32 %other.shape, 0
+  br i1 %same.shape, label %ask, label %no
 
-axis:
-  %at = phi i64 [ 0, %shape ], [ %after, %same.axis ]
-  %is.axis = icmp slt i64 %at, %axes
-  br i1 %is.axis, label %one.axis, label %strides.done
-
-one.axis:
-  %extent.place = getelementptr i64, ptr %extents, i64 %at
-  %extent = load i64, ptr %extent.place
-  %extent.word = getelementptr i64, ptr %extents.then, i64 %at
-  %extent.then = load i64, ptr %extent.word
-  %same.extent = icmp eq i64 %extent, %extent.then
-  %stride.place = getelementptr i64, ptr %strides, i64 %at
-  %stride = load i64, ptr %stride.place
-  %stride.word = getelementptr i64, ptr %strides.then, i64 %at
-  %stride.then = load i64, ptr %stride.word
-  %same.stride = icmp eq i64 %stride, %stride.then
-  %same.both = and i1 %same.extent, %same.stride
-  br i1 %same.both, label %same.axis, label %no
-
-same.axis:
-  %after = add i64 %at, 1
-  br label %axis
-
-strides.done:
+ask:
   %following = add i64 %number, 1
-  %ask = call ptr @PyTuple_GetItem(ptr %self, i64 %following)
-  %negated = call ptr @PyObject_CallOneArg(ptr %ask, ptr %argument)
+  %is.negated = call ptr @PyTuple_GetItem(ptr %self, i64 %following)
+  %negated = call ptr @PyObject_CallOneArg(ptr %is.negated, ptr %argument)
   %answered = icmp ne ptr %negated, null
   br i1 %answered, label %has.answered, label %failed
 

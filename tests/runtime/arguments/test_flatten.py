@@ -767,9 +767,9 @@ def test_addresses_are_sums():
     """DLPack allows an offset in bytes, which PyTorch does not use; here without any library."""
     found = [4096, 2 | 1 << 32, 1 | 2 << 32 | 32 << 40 | 1 << 48, 0, 0, 64]
     numbers = (ctypes.c_int64 * 2)(7, 1)
+    found[3], found[4] = ctypes.addressof(numbers), ctypes.addressof(numbers) + 8
 
     def describe_it(_value, place):
-        found[3], found[4] = ctypes.addressof(numbers), ctypes.addressof(numbers) + 8
         ctypes.memmove(place, (ctypes.c_int64 * 6)(*found), 48)
         return 0
 
@@ -797,8 +797,14 @@ def test_addresses_are_sums():
         found[index] = before
     found[0], found[5] = 4160, 0
     assert look(value)
-    numbers[0] = 8
-    assert not look(value)
+    for changed in ((8, 1), (7, 2)):
+        numbers[:] = changed
+        assert not look(value)
+    # One without axes has no extents.
+    found[2], found[3], found[4] = 2 << 32 | 32 << 40 | 1 << 48, 0, 0
+    before, look = look, native.look_at([value])
+    assert look(value)
+    assert not before(value)
 
 
 def test_jax_arrays_that_were_donated():
