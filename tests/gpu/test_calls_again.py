@@ -214,6 +214,27 @@ def test_threads_with_calls_of_their_own(context):
     assert kernel.stats.replays == 1600
 
 
+def added(x, a):
+    for i in range(x.shape[0]):
+        x[i] += a
+
+
+def test_threads_with_the_same_call(context):
+    """They take turns at the one graph, whoever prepared its launch."""
+    kernel = qgraph.kernel(backend="cuda")(added)
+    x = on_device(np.zeros(N))
+    bound = kernel.bind(x, 1.0)
+
+    def work(_):
+        for turn in range(500):
+            (bound.launch if turn % 3 else lambda: kernel(x, 1.0))()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    np.testing.assert_array_equal(x.numpy(), 2000.0)
+    assert kernel.stats.replays == 2000
+
+
 def test_after_clear_cache(context):
     kernel = qgraph.kernel(backend="cuda")(scale)
     x = on_device(np.full(N, 4.0))
