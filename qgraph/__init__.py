@@ -1,5 +1,6 @@
 """Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
 
+from qgraph import random
 from qgraph.arrays import asarray, empty, empty_like, full, pool, scalar, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
     ArgumentError,
@@ -43,6 +44,7 @@ from qgraph.nodes.host_callback import host_callback
 from qgraph.nodes.library_call import call
 from qgraph.nodes.write_value import write_value
 from qgraph.operations.functions import popcount
+from qgraph.operations.vectors import mat, vec
 from qgraph.options import prepare_simulator
 
 # Before anything can import Numba.
@@ -87,10 +89,12 @@ __all__ = [
     "host_callback",
     "info",
     "kernel",
+    "mat",
     "ndrange",
     "parallel",
     "pool",
     "popcount",
+    "random",
     "record",
     "reset",
     "scalar",
@@ -101,6 +105,7 @@ __all__ = [
     "synchronize",
     "to_numpy",
     "unique",
+    "vec",
     "wait",
     "write_value",
     "zeros",

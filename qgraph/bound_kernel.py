@@ -83,6 +83,11 @@ class Bound:
                 "this kernel returns arrays, which are new ones at each launch",
                 hint="pass an array for the result, and write to that",
             )
+        if arguments.specialisation.variant.stepping:
+            raise BackendError(
+                "this kernel is bound to a generator of random numbers, of which each launch takes a step",
+                hint="keep a step in an array that the kernel counts up: qgraph.random.normal(seed, i, step[0])",
+            )
         if arguments.specialisation.executable is not arguments.executable or not arguments.holds():
             self.launch = arguments.launcher()
         try:
@@ -133,7 +138,7 @@ class _Arguments:
     @property
     def _calls(self) -> bool:
         """Whether a launch is a call of its own: arrays are copied, or made, for each."""
-        return self.staged or self.specialisation.returns_arrays
+        return self.staged or self.specialisation.returns_arrays or bool(self._variant.stepping)
 
     def _read(self) -> tuple[tuple[Any, ...], Any, tuple[Any, ...], bool]:
         kernel, given = self._kernel, self._given
@@ -151,7 +156,7 @@ class _Arguments:
         kernel = self._kernel
         if not self.holds():
             self._look()
-        if self.staged:
+        if self.staged or self._variant.stepping:
             return self._launch_anew_each_time
         self.specialisation = kernel._specialisation(self._variant, self._aliases)
         if self.specialisation.returns_arrays:

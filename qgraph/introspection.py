@@ -11,10 +11,12 @@ from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
+from qgraph.ir.argument_types import TailFound
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
 from qgraph.ir.plan import GraphPlan
 from qgraph.language import Func
 from qgraph.options import Options
+from qgraph.runtime.values.generators import as_plain_python
 from qgraph.specialisation import Variant
 from qgraph.stack import with_large_frame_stack
 
@@ -41,6 +43,8 @@ class Introspection:
         self._names = tuple(parameters)
         # Arrays in global variables that were found to be used: passed after the arguments.
         self._global_arrays: tuple[GlobalArray, ...] = ()
+        # Arrays whose last axes are taken apart, by path, and how many axes: their extents are part of the types.
+        self._tails: dict[str, int] = {}
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = forks.rlock()
 
@@ -88,6 +92,11 @@ class Introspection:
             if all(other.place != array.place for other in self._global_arrays):
                 self._use_arrays((*self._global_arrays, array))
 
+    def _add_tail(self, found: TailFound) -> None:
+        with self._lock:
+            self._tails = {**self._tails, found.path: max(found.axes, self._tails.get(found.path, 0))}
+            self._use_arrays(self._global_arrays)
+
     def _parameters(self, arrays: tuple[GlobalArray, ...]) -> tuple[str, ...]:
         """How the user writes all that is passed."""
         return (*self._names, *(array.path for array in arrays))
@@ -100,7 +109,7 @@ class Introspection:
         used = self._global_arrays[: len(values) - len(self._names)]
         code = self._source.function.__code__
         reserved = frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
-        return used, describe(self._parameters(used), values, reserved, self._source.static)
+        return used, describe(self._parameters(used), values, reserved, self._source.static, self._tails)
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
@@ -108,7 +117,9 @@ class Introspection:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
         from qgraph.frontend.bodies.reference import run_reference
 
-        return run_reference(self._source, dict(zip(self._names, self._bind(args, kwargs), strict=True)))
+        values = self._bind(args, kwargs)
+        with as_plain_python(values):
+            return run_reference(self._source, dict(zip(self._names, values, strict=True)))
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""
@@ -167,6 +178,8 @@ class Introspection:
                 return Variant(*given, global_arrays=used, runs=False, checks=checks), found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
+            except TailFound as missing:
+                self._add_tail(missing)
 
     def __repr__(self) -> str:
         return f"<qgraph.kernel {self._source.function.__qualname__}>"

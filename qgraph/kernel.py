@@ -13,14 +13,16 @@ from typing import Any, overload
 
 from qgraph.bound_kernel import Bound
 from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
-from qgraph.errors import CudaError, StreamCaptured
+from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
+from qgraph.ir.argument_types import TailFound
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
 from qgraph.options import Options
 from qgraph.pickling import ByName
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
 from qgraph.runtime.values.array_view import ArrayView
+from qgraph.runtime.values.generators import give_back, with_steps
 from qgraph.runtime.values.prepared_call import CHANGED
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code, streams_of
 
@@ -138,11 +140,36 @@ class Kernel(ByName, Introspection):
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
         values, reading, leaves, simple = self._read(values)
+        if not reading.variant.stepping:
+            return self._start(reading, values, leaves, simple, key)
+        taken, leaves = with_steps(reading.variant.stepping, values, leaves)
+        try:
+            return self._start(reading, values, leaves, simple, key)
+        except QGraphError:
+            give_back(values, taken)
+            raise
+
+    def _start(
+        self,
+        reading: _ArgumentGuard,
+        values: tuple[Any, ...],
+        leaves: tuple[Any, ...],
+        simple: bool,
+        key: tuple[Any, ...] | None,
+    ) -> Any:
+        """Run with these leaves, and cache the call."""
         if reading.stream is None:
             return self._run_between_streams(reading, values, leaves, simple, key)
         launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
-        self._recent.notice(key, values, launched, reading.default)
+        self._notice(key, values, launched, reading)
         return launched[2]
+
+    def _notice(
+        self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: Launched, reading: _ArgumentGuard
+    ) -> None:
+        """Cache a call, unless none is like another one."""
+        if not reading.variant.stepping:
+            self._recent.notice(key, values, launched, reading.default)
 
     def _run_between_streams(
         self,
@@ -166,7 +193,7 @@ class Kernel(ByName, Introspection):
         with streams if streams.joined else nullcontext():
             launched = self._launch(variant, leaves, simple, streams.current())
         if not streams.joined:
-            self._recent.notice(key, values, launched, reading.default)
+            self._notice(key, values, launched, reading)
         return launched[2]
 
     def _launch(
@@ -240,6 +267,8 @@ class Kernel(ByName, Introspection):
             except GlobalArrayFound as found_array:
                 self._add_array(found_array.array)
                 values = self._complete(values[: len(self._names)])
+            except TailFound as found_tail:
+                self._add_tail(found_tail)
 
     def _describe(self, values: tuple[Any, ...]) -> _Read:
         """The same for values of types that were not seen before, or that came with other ones since.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph import forks
-from qgraph.errors import ArgumentError, BackendError, PerformanceWarning
+from qgraph.errors import ArgumentError, BackendError, CudaError, PerformanceWarning
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
 from qgraph.ir.global_arrays import GlobalArray
@@ -20,6 +20,7 @@ from qgraph.ir.program import Branch, Loop, Program, node_statements
 from qgraph.nodes.kind import statement_kind
 from qgraph.options import Options
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
+from qgraph.runtime.values.generators import stepping_leaves
 from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import assembler, with_arrays
@@ -145,6 +146,8 @@ class Variant:
         self.host_values = HostValues(self.program).of
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
+        # Of generators of random numbers, which take a step in each call.
+        self.stepping = stepping_leaves(types)
         self.written = tuple(leaves[index].name in written for index in self.arrays)
         flags = dict(self.program.flags)
         self._flags = tuple((index, flags[leaf.name]) for index, leaf in enumerate(leaves) if leaf.name in flags)
@@ -300,6 +303,12 @@ class Specialisation:
         """Add ``call`` to the CUDA graph that is captured on its stream; the executable, which there is, stays as it is."""
         from qgraph.runtime.executors.captured import capture
 
+        if self.variant.stepping:
+            raise CudaError(
+                f"the stream {call.stream:#x} is being captured into a graph, and each of its launches would have the random "
+                "numbers of this call: nothing ran",
+                hint="keep a step in an array that the kernel counts up: qgraph.random.normal(seed, i, step[0])",
+            )
         added = capture(self.executable, call)  # type: ignore[arg-type]
         return CapturedRun(LastLaunch(len(self.plan.tasks), added.nodes, added.path, added.reason))
 

@@ -26,6 +26,9 @@ gc.set_threshold(300_000, 20, 100)
 # No test reads what another process compiled, or leaves it in the user's folder; tests of the cache have folders of their own.
 os.environ["QGRAPH_CACHE"] = "0"
 
+# ``make test-all`` alone has the time.
+THOROUGH = pytest.mark.thorough
+
 SIMULATED = os.environ.get("QGRAPH_BACKEND") == "sim"
 
 # Output arrays are filled with this before a call; it fits every dtype, and no test computes it everywhere.
@@ -52,8 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the one marker of these tests."""
+    """Register the markers of these tests."""
     config.addinivalue_line("markers", "needs(feature): skipped on backends that conftest.SKIPS says lack the feature")
+    config.addinivalue_line("markers", "thorough: only `make test-all` has the time")
 
 
 def has_gpu() -> bool:
@@ -72,6 +76,11 @@ def backends() -> tuple[str, ...]:
     return ("cpu", "cuda") if has_gpu() else ("cpu",)
 
 
+def thorough(*values: Any) -> list[Any]:
+    """Parameters of cases that ``make test`` leaves out."""
+    return [pytest.param(value, marks=THOROUGH) for value in values]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that asks for ``backend`` (directly or through the rig) on each one."""
     if "backend" in metafunc.fixturenames:
@@ -87,6 +96,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if alike:
         config.hook.pytest_deselected(items=alike)
         items[:] = [item for item in items if item not in alike]
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: no search for garbage looks through all modules and tests again."""
+    gc.freeze()
 
 
 @pytest.fixture

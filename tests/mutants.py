@@ -1,8 +1,9 @@
 """Mutation test of the test suite: ``python -m tests.mutants [--only PATTERN] [--jobs N] [--json FILE]``.
 
-Each mutant is one wrong line of qgraph, planted in a copy of the tree. ``make test`` runs there until a test fails; a mutant
-that survives it meets the tests that only ``make test-all`` runs. The table says by which of the two each is killed. The
-command exits with 1 if a mutant survives both. It takes hours on 2 cores, and needs no GPU.
+Each mutant is one wrong line of qgraph, planted in a copy of the tree, and names the file of tests that should notice. That is
+run first; a mutant that survives it meets the whole of ``make test``, and one that survives this, too, the tests that only
+``make test-all`` runs. The table says what kills each. The command exits with 1 if a mutant survives all. It takes minutes on
+2 cores where the files that are named kill theirs, and needs no GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +26,21 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Mutant:
-    """In ``file`` of qgraph, ``before``, which stands there once, becomes ``after``: ``what`` goes wrong."""
+    """In ``file`` of qgraph, ``before``, which stands there once, becomes ``after``: ``what`` goes wrong.
+
+    ``tests``: the file of tests that should notice, best one that ``make test`` runs.
+    """
 
     what: str
     file: str
     before: str
     after: str
+    tests: str
+
+    @property
+    def named(self) -> str:
+        """The path of ``tests``."""
+        return f"tests/{self.tests}"
 
 
 MUTANTS = (
@@ -37,120 +49,301 @@ MUTANTS = (
         "polyhedral/quick_tests.py",
         "all(length == 1 for length in lengths)",
         "any(length == 1 for length in lengths)",
+        "features/test_nests.py",
     ),
     Mutant(
         "an edge for a write after a read is missing",
         "lowering/graph/dependencies.py",
         "if not (first.writes or second.writes):",
         "if not first.writes:",
+        "features/test_order.py",
     ),
     Mutant(
         "arrays that are read and written do not alias",
         "runtime/values/aliasing.py",
         "if written[index] or written[other_index]:",
         "if written[index] and written[other_index]:",
+        "runtime/values/test_aliasing.py",
     ),
     Mutant(
         "the identity of + is +0.0",
         "operations/combinations.py",
         '"-0.0" if np.dtype(dtype).kind in "fc" else "0"',
         '"0.0" if np.dtype(dtype).kind in "fc" else "0"',
+        "features/test_reductions.py",
     ),
     Mutant(
         "the identity of max is that of min",
         "operations/combinations.py",
         "lambda dtype: limit(dtype, largest=False)",
         "lambda dtype: limit(dtype, largest=True)",
+        "features/test_reductions.py",
     ),
     Mutant(
         "a negative divisor's remainder counts as an index that is not negative",
-        "lowering/codegen/nonnegative_indices.py",
+        "lowering/numbers/nonnegative_indices.py",
         "0 < node.value < intrinsics.INDEX_LIMIT",
         "node.value < intrinsics.INDEX_LIMIT",
+        "lowering/codegen/test_nonnegative_indices.py",
     ),
     Mutant(
         "a name of an augmented assignment is not read",
         "frontend/names/definite_assignment.py",
         "read = node.target if isinstance(node, ast.AugAssign) else node",
         "read = node",
+        "frontend/names/test_definite_assignment.py",
     ),
     Mutant(
         "a memset of four bytes for a pattern of eight",
         "nodes/memset.py",
         "if pattern != pattern[:size] * (len(pattern) // size):",
         "if not pattern:",
+        "nodes/test_memset_memcpy.py",
     ),
     Mutant(
         "integers are compared in the type of the first",
         "lowering/numbers/typing_rules.py",
         "return Choice(tuple(map(_exact, args)), types.boolean, emit)",
         "return Choice((_exact(args[0]),) * 2, types.boolean, emit)",
+        "lowering/numbers/test_type_promotion.py",
     ),
     Mutant(
         "float16 computes in float16",
         "lowering/numbers/typing_rules.py",
         "return types.float32 if joined == types.float16 else joined",
         "return joined",
+        "lowering/numba_backend/test_cuda.py",
     ),
     Mutant(
         "horizontal fusion takes loops with reductions",
         "lowering/graph/horizontal_fusion.py",
         "not task.reductions and not task.on_device",
         "not task.on_device",
+        "features/test_fusion.py",
     ),
     Mutant(
         "break in a nested if does not guard what follows",
         "frontend/desugar/break_continue.py",
         "return [*result, unless(flags, guarded, rest[0])], flags | more",
         "return [*result, *guarded], flags | more",
+        "features/test_control_flow.py",
     ),
     Mutant(
         "a cached call runs with an older executable",
         "dispatch_cache.py",
         'conditions.append("specialisation.executable is executable")',
         "conditions.append('True')",
+        "runtime/executors/test_cpu_relaunch.py runtime/executors/test_relaunch.py",
     ),
     Mutant(
         "guards do not ask what was compiled in",
         "dispatch_cache.py",
         '["defaults.backend is default", "holds()"]',
         '["defaults.backend is default"]',
+        "features/test_scalars.py features/test_compiled_in.py",
     ),
     Mutant(
         "a repeated call launches a graph that was patched for another one",
         "runtime/executors/base.py",
         "            repeat.close()\n",
         "            pass\n",
+        "runtime/executors/test_unrolled.py",
     ),
     Mutant(
         "machine code launches in whatever context is current",
         "runtime/driver/native.py",
         "%same.context = and i1 %there.is.one, %same.id",
         "%same.context = or i1 %there.is.one, %same.id",
+        "runtime/executors/test_relaunch.py",
     ),
     Mutant(
         "an empty ^ over the threads of a row starts at 1",
         "lowering/codegen/cooperative_rows.py",
         '"^": "_empty_sum"',
         '"^": "_empty_product"',
+        "lowering/codegen/test_cooperative_rows.py",
     ),
     Mutant(
         "a copy of an unrolled body does not wait for the condition of the one before",
         "lowering/codegen/unrolling.py",
         "if decides(before, node) or _ordered(",
         "if _ordered(",
+        "lowering/codegen/test_unrolled_order.py",
     ),
     Mutant(
         "Python's floats are rounded to digits as NumPy's",
         "frontend/checks/rounding.py",
         "if owners == _NUMPY:",
         "if owners in (_NUMPY, _PYTHON):",
+        "diagnostics/test_messages.py",
     ),
     Mutant(
         "a comparison of arrays is a truth value",
         "frontend/checks/truthiness.py",
         "for op in ops) and any(map(self._is_array, operands_of(node)))",
         "for op in ops) and all(map(self._is_array, operands_of(node)))",
+        "diagnostics/test_messages.py",
+    ),
+    Mutant(
+        "a chunk's loop for indices that are not negative is taken for its largest",
+        "lowering/codegen/cpu_chunks.py",
+        'f"_min({first}, {last}) >= {low}',
+        'f"_max({first}, {last}) >= {low}',
+        "lowering/codegen/test_cpu_codegen.py",
+    ),
+    Mutant(
+        "the blocks of a grid are rounded down",
+        "runtime/graph/launch_shapes.py",
+        "blocks_down = -(-rows // (down * share))",
+        "blocks_down = rows // (down * share)",
+        "runtime/graph/test_launch_shapes.py",
+    ),
+    Mutant(
+        "the key of a function forgets what its Numba functions look at",
+        "lowering/cache/memory_key.py",
+        "tuple(Identity(found) for _, found in CompiledIn().python(python))",
+        "()",
+        "lowering/cache/test_memory_key.py",
+    ),
+    Mutant(
+        "the disk's key of a kernel leaves out the types of its parameters",
+        "lowering/cache/key_texts.py",
+        "        writer.value(parameter.type)\n",
+        "",
+        "lowering/cache/test_cache_keys.py",
+    ),
+    Mutant(
+        "overlapping parts that are reversed are copied the wrong way",
+        "frontend/bodies/row_overlaps.py",
+        "return apart // step if",
+        "return apart // abs(step) if",
+        "features/test_rows.py",
+    ),
+    Mutant(
+        "an atomic's old value that is read once is not taken",
+        "lowering/ptx/ptx_rewrite.py",
+        'unread = read[match["old"]] == 1',
+        'unread = read[match["old"]] <= 2',
+        "lowering/ptx/test_ptx_rewrite.py",
+    ),
+    Mutant(
+        "a statement whose operands a loop changes runs when that ends",
+        "lowering/graph/epilogue_fusion.py",
+        " and not touched_places(effects.reads, places) & changed",
+        "",
+        "lowering/graph/test_epilogue_fusion.py",
+    ),
+    Mutant(
+        "a pool's block of a graph that is gone is anybody's at once",
+        "runtime/driver/device_pool.py",
+        "lambda each: Order(None) if each.capture in gone else each",
+        "lambda each: None if each.capture in gone else each",
+        "runtime/driver/test_device_pool.py",
+    ),
+    Mutant(
+        "free neighbours of a pool are joined whoever may have them",
+        "runtime/values/pool_blocks.py",
+        " and last.order == hole.order:",
+        ":",
+        "runtime/driver/test_device_pool.py",
+    ),
+    Mutant(
+        "the last value of a remainder is its divisor",
+        "operations/intervals.py",
+        "return (0, b[1] - 1) if b[0] > 0",
+        "return (0, b[0] - 1) if b[0] > 0",
+        "operations/test_intervals.py",
+    ),
+    Mutant(
+        "increments behind a continue count in every iteration",
+        "frontend/dependence/induction_variables.py",
+        "None if skipped or added is None",
+        "None if added is None",
+        "dependence/test_corpus.py",
+    ),
+    Mutant(
+        "updates by different operators commute",
+        "frontend/dependence/commutativity.py",
+        "        return True\n    return combination(first) is combination(second) is not None",
+        "        return True\n    return None not in (combination(first), combination(second))",
+        "dependence/test_corpus.py features/test_histograms.py",
+    ),
+    Mutant(
+        "stores move behind loads of the same element",
+        "lowering/codegen/store_sinking.py",
+        "or self._meets(run.waiting, reads, names_stored(statement))",
+        "or names_stored(statement) & {store.target.value.id for store in run.waiting}",
+        "lowering/codegen/test_store_sinking.py",
+    ),
+    Mutant(
+        "a step of 0 is not refused",
+        "runtime/values/host_values.py",
+        '    "step": " and {} != 0",',
+        '    "step": "",',
+        "diagnostics/test_messages.py features/test_lengths.py",
+    ),
+    Mutant(
+        "the length is an index within bounds",
+        "lowering/instrumentation/bounds_checks.py",
+        "if place < 0 or place >= extent:",
+        "if place < 0 or place > extent:",
+        "features/test_bounds.py",
+    ),
+    Mutant(
+        "infinities of both signs are one answer of a check",
+        "checking/orders.py",
+        "if not np.array_equal(one[~finite], other[~finite], equal_nan=True):",
+        "if not np.array_equal(np.isnan(one), np.isnan(other)):",
+        "check/test_check.py",
+    ),
+    Mutant(
+        "arrays that share eight bytes share none",
+        "runtime/values/aliasing.py",
+        "other[2] > low]",
+        "other[2] > low + 8]",
+        "runtime/values/test_aliasing.py",
+    ),
+    Mutant(
+        "arrays in Fortran's order run along their last index",
+        "lowering/graph/tiling.py",
+        '0 if layout == "F" else -1',
+        "-1",
+        "lowering/graph/test_tiling.py",
+    ),
+    Mutant(
+        "a histogram whose bins are read is collected in shared memory",
+        "lowering/codegen/privatised_histogram_cuda.py",
+        " or name in others or name in used:",
+        " or name in others:",
+        "features/test_histograms.py",
+    ),
+    Mutant(
+        "a kernel's parameters are patched in the executable that was there before",
+        "runtime/graph/node_updates.py",
+        "if executable is not self._executable or changed != self._changed:",
+        "if changed != self._changed:",
+        "runtime/graph/test_node_updates.py",
+    ),
+    Mutant(
+        "loops are joined past what writes what they read",
+        "frontend/bodies/loop_fusion.py",
+        "self._all(first.writes) & second.touched or self._all(second.writes) & first.touched",
+        "self._all(first.writes) & second.touched",
+        "features/test_fusion.py",
+    ),
+    Mutant(
+        "a length of 1 of the device is not repeated",
+        "frontend/arrays/shape_checks.py",
+        "return variable if factor.constant == 1 else",
+        "return variable if factor.constant != 0 else",
+        "features/test_lengths.py",
+    ),
+    Mutant(
+        "a := in the guard of a case is not refused",
+        "frontend/syntax/walrus.py",
+        "self._refuse_in(case.guard)",
+        "pass",
+        "diagnostics/test_messages.py",
     ),
 )
 
@@ -167,10 +360,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the table there, too")
     options = parser.parse_args(arguments)
     chosen = [each for each in MUTANTS if options.only in each.file or options.only in each.what]
+    more = ("-n", options.workers, *options.pytest.split())
+    with planted(None) as tree:
+        if fails(tree, ("test", f"TESTS={' '.join(sorted({each.named for each in chosen}))}"), more):
+            print("tests fail without any mutant", file=sys.stderr)
+            return 2
     with ThreadPoolExecutor(options.jobs) as threads:
-        rows = list(threads.map(lambda mutant: tested(mutant, options.workers, options.pytest), chosen))
+        rows = list(threads.map(lambda mutant: tested(mutant, more), chosen))
     for row in rows:
-        print(f"{row['killed by']:16}{row['seconds']:7.0f} s  {row['file']}: {row['what']}")
+        print(f"{row['killed by']:16}{row['seconds']:7.0f} s  {row['file']}: {row['what']} ({row['by']})")
     for target in ("make test", "make test-all"):
         print(f"killed by {target}: {sum(row['killed by'] in ('make test', target) for row in rows)} of {len(rows)}")
     if options.json is not None:
@@ -178,31 +376,43 @@ def main(arguments: list[str]) -> int:
     return int(any(row["killed by"] == "nothing" for row in rows))
 
 
-def tested(mutant: Mutant, workers: str, more: str) -> dict[str, str | float]:
-    """The row of a mutant."""
-    start = time.monotonic()
+@contextmanager
+def planted(mutant: Mutant | None) -> Iterator[Path]:
+    """A copy of the tree with a mutant, or without."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
-        file = tree / "qgraph" / mutant.file
-        source = file.read_text()
-        if source.count(mutant.before) != 1:
-            raise SystemExit(f"qgraph/{mutant.file} does not have {mutant.before!r} once: {mutant.what}")
-        file.write_text(source.replace(mutant.before, mutant.after))
-        killed = next((target for target in ("test", "test-all") if fails(tree, target, workers, more)), "")
-    print(f"{killed or 'nothing':10}{mutant.what}", file=sys.stderr, flush=True)
-    killer = f"make {killed}" if killed else "nothing"
-    return {"what": mutant.what, "file": mutant.file, "killed by": killer, "seconds": time.monotonic() - start}
+        if mutant is not None:
+            file = tree / "qgraph" / mutant.file
+            source = file.read_text()
+            if source.count(mutant.before) != 1:
+                raise SystemExit(f"qgraph/{mutant.file} does not have {mutant.before!r} once: {mutant.what}")
+            file.write_text(source.replace(mutant.before, mutant.after))
+        yield tree
 
 
-def fails(tree: Path, target: str, workers: str, more: str) -> bool:
-    """Whether a target of the Makefile finds a test that fails."""
-    pytest = f"-m pytest -q -x -n {workers} --dist worksteal -p no:cacheprovider {more}"
-    command = ["make", target, f"PYTHON={sys.executable}", f"PYTEST={pytest}"]
+def tested(mutant: Mutant, more: Sequence[str]) -> dict[str, str | float]:
+    """The row of a mutant."""
+    start = time.monotonic()
+    runs = (("test", f"TESTS={mutant.named}"), ("test",), ("test-all",))
+    # Files that `make test` leaves out run where they are named.
+    named = "test-all" if mutant.tests in (ROOT / "Makefile").read_text() else "test"
+    with planted(mutant) as tree:
+        killer = next((run for run in runs if fails(tree, run, more)), None)
+    target = f"make {named if killer == runs[0] else killer[0]}" if killer else "nothing"
+    print(f"{target:14}{mutant.what}", file=sys.stderr, flush=True)
+    by = mutant.named if killer == runs[0] else "other tests" if killer else ""
+    return {"what": mutant.what, "file": mutant.file, "killed by": target, "by": by, "seconds": time.monotonic() - start}
+
+
+def fails(tree: Path, target: Sequence[str], more: Sequence[str]) -> bool:
+    """Whether a target of the Makefile, with its settings, finds a test that fails."""
+    pytest = f"-m pytest -q -x --dist worksteal -p no:cacheprovider {' '.join(more)}"
+    command = ["make", *target, f"PYTHON={sys.executable}", f"PYTEST={pytest}"]
     run = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     # A suite that cannot be collected kills nothing.
     if run.returncode and " failed" not in run.stdout and " error" not in run.stdout:
-        raise SystemExit(f"make {target} ends without a verdict:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+        raise SystemExit(f"make {target[0]} ends without a verdict:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
     return run.returncode != 0
 
 

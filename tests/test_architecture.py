@@ -8,7 +8,7 @@ operations/                      one record for each operation that bodies have
 ir/                              the records that one stage hands to the next
 nodes/                           the kinds of nodes that are neither kernels nor conditional
 frontend/  lowering/  runtime/   the stages, which never meet; the folders inside each have an order, below
-checking/, kernel and the rest    every other module of the package itself
+checking/, random/, kernel, ...  every other module of the package itself
 __init__, __main__
 """
 
@@ -117,7 +117,7 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {(), ("compat",), ("checking",), *((folder,) for folder in (*BETWEEN, *STAGES))}
+    placed = {(), ("compat",), ("checking",), ("random",), *((folder,) for folder in (*BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
 

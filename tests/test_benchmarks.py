@@ -11,7 +11,7 @@ import pytest
 
 import benchmarks.memory.in_qgraph as memory_loops
 import qgraph
-from benchmarks import ladders, memory_bound, parts, reductions, small_solves, startup, timing
+from benchmarks import ladders, memory_bound, parts, reductions, shapes, small_solves, startup, timing
 from benchmarks.ladders import RUNGS
 from benchmarks.memory import problems
 from benchmarks.programs import PROGRAMS, begin, checked
@@ -215,6 +215,21 @@ def test_a_convergence_loop_ends_where_numpy_says(program):
         reductions.expect((steps + 1, found[1]), steps, value)
     with pytest.raises(AssertionError):
         reductions.expect((steps, found[1] * 1.1), steps, value)
+
+
+def test_what_shapes_are_measured_against_is_what_it_was():
+    assert shapes.unchanged()
+
+
+@pytest.mark.parametrize("program", shapes.PROGRAMS)
+def test_grids_pairs_and_products_are_right(program):
+    given = shapes.begin(program, 20)
+    found = [array.copy() for array in given]
+    qgraph.kernel(backend="cpu")(shapes.PROGRAMS[program][0])(*found)
+    shapes.expect(program, found[-1], given)
+    found[-1][3] += 0.1
+    with pytest.raises(AssertionError):
+        shapes.expect(program, found[-1], given)
 
 
 def test_small_systems_are_solved_right(monkeypatch):

@@ -16,6 +16,7 @@ import pytest
 import qgraph
 from benchmarks import readme
 from benchmarks.results import RESULTS
+from tests.conftest import THOROUGH
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = {
@@ -28,7 +29,7 @@ ERRORS = {
     *("QGraphError", "KernelSyntaxError", "KernelTypeError", "ArgumentError", "DataRaceError", "BoundsError"),
     *("BackendError", "CudaError", "PerformanceWarning"),
 }
-RESERVED = {"batch", "vec", "mat", "random", "progress", "watch"}
+RESERVED = {"batch", "vec", "mat", "progress", "watch"}
 
 
 def test_all_holds_every_public_name_and_nothing_unknown():
@@ -87,6 +88,7 @@ def test_the_readme_is_short():
     assert len(PROGRAMS) == 5
 
 
+@THOROUGH
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_programs_of_the_readme_run(program, tmp_path):
     if "import torch" in program:

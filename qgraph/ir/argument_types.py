@@ -11,12 +11,16 @@ from qgraph.compat import cpython
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba."""
+    """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba.
+
+    ``tail``: the extents of the last axes, where the kernel is compiled for them.
+    """
 
     dtype: str
     ndim: int
     layout: Literal["C", "F", "A"]
     readonly: bool = False
+    tail: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
@@ -75,16 +79,31 @@ class StructType:
 Type = ArrayType | ScalarType | ConstantType | StructType
 
 
+class TailFound(Exception):  # noqa: N818 - no error: the kernel is compiled for these extents
+    """A kernel takes the elements of an argument along its last ``axes`` one by one: its type is to have their extents."""
+
+    def __init__(self, path: str, axes: int) -> None:
+        super().__init__(path)
+        self.path, self.axes = path, axes
+
+
 def is_csr(cls: type) -> bool:
     """Whether it is SciPy's or CuPy's class of sparse matrices that keep their rows (CSR)."""
     names, homes = ("csr_matrix", "csr_array"), ("scipy.sparse", "cupyx.scipy.sparse")
     return any(base.__name__ in names and base.__module__.startswith(homes) for base in cls.__mro__)
 
 
+def names_its_fields(cls: type) -> bool:
+    """Whether it is a class of this package, and no dataclass, that says which attributes of its objects are arguments."""
+    return hasattr(cls, "__qgraph_fields__")
+
+
 def field_names(cls: type) -> tuple[str, ...]:
     """The parts of a dataclass, or of a CSR matrix, that are arguments."""
     if is_csr(cls):
         return ("data", "indices", "indptr", "shape")
+    if names_its_fields(cls):
+        return tuple(cls.__qgraph_fields__)  # type: ignore[attr-defined]
     return tuple(field.name for field in dataclasses.fields(cls))
 
 

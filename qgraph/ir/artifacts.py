@@ -13,6 +13,8 @@ from qgraph.source import Span
 
 # Iterations of a light loop that one thread has where there are many more than threads.
 COARSENING = 4
+# Columns of each of as many rows that a thread has of a loop whose inner loop they share (unroll and jam).
+JAMMED_COLUMNS = 2
 # Threads of a tile that have neighbouring rows of one column: a warp has 8 rows of 4, whole sectors of float32 that are written
 # along rows, halves of those read. And rows of a tile.
 TILE_HEIGHT = 8
@@ -85,11 +87,13 @@ class TaskCode:
     that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
     ``COARSENING`` iterations. ``plane``: how threads cover a loop of several axes, if not one after the other: ``rows`` (those
     along x have the last axis, those along y and z the others together, each a row, or as many as ``several`` says), ``tiles``
-    (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``constant`` are the array
+    (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``jammed``: with ``several`` it has
+    ``JAMMED_COLUMNS`` columns, too. ``constant`` are the array
     parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
     ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``lanes`` names the host value that says how many iterations the
     loop inside has on average, where neighbouring threads can share these: threads along x have one iteration of the outer loop
-    together, a power of two that divides ``WARP``, and those along y have one each. ``arrays``: of each parameter that is
+    together, a power of two that divides ``WARP``, and those along y have one each; with ``broadcast`` no more than fill the
+    device. ``arrays``: of each parameter that is
     another array from copy to copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ..., until that begins
     again. ``handed``: it combines what blocks of an earlier kernel left, as a ``copy``, or as the one block at the ``end``
     of a turn.
@@ -107,6 +111,8 @@ class TaskCode:
     constant: frozenset[str] = frozenset()
     reduces: bool = False
     lanes: str = ""
+    broadcast: bool = False
+    jammed: bool = False
     arrays: tuple[tuple[str, tuple[str, ...]], ...] = ()
     handed: Literal["", "copy", "end"] = ""
 
@@ -114,6 +120,10 @@ class TaskCode:
     def waits(self) -> bool:
         """Whether the kernel can start before those that it depends on have ended."""
         return any(parameter.kind == "early" for parameter in self.parameters)
+
+    def share(self, *, several: bool) -> tuple[int, int]:
+        """The rows that a thread has of a loop of several axes, and the columns of each."""
+        return (COARSENING, JAMMED_COLUMNS if self.jammed else 1) if several else (1, 1)
 
     def leaf_of(self, name: str, place: int) -> str:
         """The leaf that parameter ``name`` is in copy ``place`` of an unrolled loop."""

@@ -20,6 +20,7 @@ from qgraph.ir.program import (
     control_effects,
 )
 from qgraph.lowering.codegen.cooperative_rows import lane_notes
+from qgraph.lowering.codegen.thread_mapping import jam_notes
 from qgraph.lowering.codegen.unrolling import unroll_loops
 from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
@@ -66,7 +67,7 @@ def build_plan(
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
     plan = fold_statements(replace(plan, nodes=tuple(_marked(program, node) for node in plan.nodes)))
-    plan = lane_notes(unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan)))
+    plan = jam_notes(lane_notes(unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan))))
     return consider_one_block(plan) if one_block else plan
 
 

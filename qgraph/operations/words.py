@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from qgraph import language
-from qgraph.operations import intervals, intrinsics
+from qgraph.operations import intervals, intrinsics, random_numbers, vectors
 from qgraph.operations.record import Operation, typed
 from qgraph.polyhedral.symbolic_integers import trips
 
 
 def _word(function: Any, intrinsic: Callable[[Any, Any], Any], **more: Any) -> Operation:
     """The record of a word with a function type of its own, which ``intrinsic`` makes of the word."""
-    return Operation(functions=(function,), pure=False, intrinsic=lambda code: intrinsic(code, function), **more)
+    return Operation(functions=(function,), intrinsic=lambda code: intrinsic(code, function), **{"pure": False, **more})
 
 
 def _atomics() -> Iterator[Operation]:
@@ -48,6 +48,18 @@ def _numbers() -> Iterator[Operation]:
         yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
     yield _word(intrinsics.same_length, lambda code, _: code.same_length_word(), result="first")
     yield _word(intrinsics.summed, lambda code, _: code.summed_word())
+
+
+def _random() -> Iterator[Operation]:
+    for function in random_numbers.WORDS:
+        yield _word(function, lambda code, word: code.random_word(word), pure=True)
+
+
+def _vectors() -> Iterator[Operation]:
+    for function in (vectors.vec, vectors.mat):
+        yield _word(function, lambda code, word: code.vector_word(word.__name__), pure=True)
+    for method in (*vectors.METHODS.values(), vectors.transposed, vectors.matmul):
+        yield typed(method, lambda rules, code: rules.of_vectors)
 
 
 def _reassociable() -> Iterator[Operation]:
@@ -102,4 +114,4 @@ def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.is_over, lambda code, _: code.is_over_word())
 
 
-WORDS = (*_atomics(), *_indices(), *_numbers(), *_reassociable(), *_of_generated_code())
+WORDS = (*_atomics(), *_indices(), *_numbers(), *_random(), *_vectors(), *_reassociable(), *_of_generated_code())

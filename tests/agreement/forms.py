@@ -168,6 +168,12 @@ NUMBERS += expressions(
     kinds="f",
 )
 NUMBERS += expressions(
+    "qgraph.random.integers(3, i, low=-5, high=5)",
+    "np.floor(8 * qgraph.random.uniform(3, i, k[i])) + qgraph.random.integers(3, k[i], high=k[i], size=2)[1]",
+    kinds="f",
+)
+NUMBERS += expressions("qgraph.random.uniform(3, x[0])", kinds="", refusal="qgraph.random.uniform(): i must be an integer, not")
+NUMBERS += expressions(
     "np.gcd(c[i, 0], x[1]) + np.lcm(c[i, 0], x[2])", "x[0] | c[i, 0]", "c[i, 0] << 1", "x[0] % 3", kinds="is"
 )
 NUMBERS += [

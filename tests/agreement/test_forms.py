@@ -28,7 +28,17 @@ _NUMBERS = itertools.count()
 
 def kernel_of(bodies: Sequence[Form], folder: Path) -> Callable[..., None]:
     """A function with these bodies, one after the other, in a file of its own."""
-    lines = ["import math", "", "import numpy as np", "", "", "def bodies(a, b, c, x, k, h, out):", "    for i in range(5):"]
+    lines = [
+        "import math",
+        "",
+        "import numpy as np",
+        "",
+        "import qgraph",
+        "",
+        "",
+        "def bodies(a, b, c, x, k, h, out):",
+        "    for i in range(5):",
+    ]
     for row, form in enumerate(bodies):
         lines += [f"        {line}" for line in form.text.replace("ROW", str(row)).split("; ")]
         if form.text.startswith("out["):

@@ -159,6 +159,7 @@ def test_what_differs():
     assert not differs(np.array([1.0, 2.0]), np.array([1.0 + 1e-9, 2.0]))
     assert not differs(np.array([np.nan, np.inf]), np.array([np.nan, np.inf]))
     assert differs(np.array([np.nan]), np.array([1.0]))
+    assert differs(np.array([np.inf, 1.0]), np.array([-np.inf, 1.0]))
     assert differs(np.array([1j]), np.array([1.0 + 0j]))
 
 

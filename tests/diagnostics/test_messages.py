@@ -63,6 +63,9 @@ class Both(NamedTuple):
     second: Any
 
 
+DICE = qgraph.random.Generator(1)
+
+
 def floats(n: int = 5) -> np.ndarray:
     return np.arange(float(n))
 
@@ -3545,6 +3548,60 @@ def a_random_number():
     def kernel(x):
         for i in range(x.shape[0]):
             x[i] = np.random.normal()
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_random_number_of_a_float():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = qgraph.random.normal(0.5, i)
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def five_random_numbers_of_a_block():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = qgraph.random.normal(1, i, size=5)[4]
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def as_many_random_numbers_as_come():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = qgraph.random.normal(1, i, size=i)[0]
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_random_number_of_16_bits():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = qgraph.random.uniform(1, i, dtype=np.float16)
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelTypeError)
+def a_random_integer_without_a_limit():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = qgraph.random.integers(1, i)
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_generator_in_a_global():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = DICE.normal(i)
 
     return kernel, (floats(),)
 

@@ -10,6 +10,7 @@ import pytest
 
 import qgraph
 from qgraph.kernel import Kernel
+from tests.conftest import THOROUGH
 
 
 def line_of(function, text):
@@ -138,6 +139,7 @@ EXAMPLES = (
 
 
 @pytest.mark.needs("compiler")
+@THOROUGH
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_compute_in_float32_where_their_arrays_are(name, monkeypatch):
     monkeypatch.setenv("QGRAPH_BACKEND", "cpu")

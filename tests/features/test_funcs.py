@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math as m
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import THOROUGH
 
 POISON = 77
 GRAVITY = 9.81
@@ -387,10 +390,17 @@ def in_a_branch(f: qgraph.Static, x, y):
         x[i] = y[i]
 
 
-@pytest.mark.parametrize("f", [*ARRAYS, with_a_size_of_the_device], ids=lambda f: f.function.__name__)
-@pytest.mark.parametrize(
-    "kernel", [assigned, in_an_expression, added, summed, named, named_in_a_serial_loop, in_a_branch], ids=lambda k: k.__name__
-)
+USES = [assigned, in_an_expression, added, summed, named, named_in_a_serial_loop, in_a_branch]
+
+
+def pairs() -> Iterator[Any]:
+    """Each use with each function that gives an array; ``make test`` has each of either several times."""
+    for (row, kernel), (column, f) in itertools.product(enumerate(USES), enumerate([*ARRAYS, with_a_size_of_the_device])):
+        marks = () if (row + column) % 3 == 0 else THOROUGH
+        yield pytest.param(kernel, f, id=f"{kernel.__name__}-{f.function.__name__}", marks=marks)
+
+
+@pytest.mark.parametrize(("kernel", "f"), [*pairs()])
 def test_funcs_that_give_arrays(kernel, f, check):
     check(kernel, lambda: (f, np.arange(8.0), np.linspace(3, 4, 8)))
 

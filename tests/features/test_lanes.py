@@ -185,6 +185,31 @@ def test_other_floats(check, dtype):
     check(csr_of_integers, lambda: matrix(LENGTHS["hundreds"], dtype=dtype), tolerance=1e-4 if dtype == "complex64" else 1e-11)
 
 
+def pairs(force, x):
+    """Each row meets all others, as in the n-body problem: what one reads, all read."""
+    for i in range(x.shape[0]):
+        across = 0 * x[0, 0]
+        down = 0 * x[0, 0]
+        for j in range(x.shape[0]):
+            a = x[j, 0] - x[i, 0]
+            b = x[j, 1] - x[i, 1]
+            across += a * (a * a + b * b + 1)
+            down += b * (a * a + b * b + 1)
+        force[i, 0] = across
+        force[i, 1] = down
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 12, 13, 40, 77])
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_few_iterations_that_all_read_the_same(check, n, dtype):
+    def made():
+        x = np.random.default_rng(n).integers(-50, 50, (n, 2)).astype(dtype)
+        return np.full((n, 2), POISON, dtype), x if dtype == "int64" else x / 7
+
+    kernel = check(pairs, made, tolerance=0 if dtype == "int64" else 1e-11, noop=n == 0)
+    assert "the iterations around it are too few" in str(kernel.plan(*made()))
+
+
 @pytest.mark.needs("float16", "float16_math")
 def test_halves(check):
     check(csr_of_integers, lambda: matrix([40, 3, 0, 12], dtype="float16"), tolerance=0.05)

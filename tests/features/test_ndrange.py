@@ -176,3 +176,16 @@ def test_rows_and_columns_of_any_number(check, body, shape):
     y = np.random.default_rng(sum(shape)).random(shape)
     more = (np.zeros((shape[1], 2, shape[0])),) if body is light_rows else ()
     check(body, lambda: (np.full(shape, -1.0), y.copy(), np.array(0), *(each.copy() for each in more)))
+
+
+def three_way(x, y):
+    for i, j, k in qgraph.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1), (1, x.shape[2] - 1)):
+        y[i, j, k] = x[i, j, k] - x[i - 1, j, k] + 2 * x[i + 1, j, k] + 3 * x[i, j - 1, k] + 4 * x[i, j, k + 1]
+
+
+@pytest.mark.parametrize(
+    "shape", [(12, 7, 9), (13, 7, 9), (14, 3, 5), (6, 5, 40), (30, 3, 3), (3, 12, 6), (9, 3, 3), (2, 5, 5)]
+)
+def test_planes_that_a_thread_has(check, shape):
+    x = np.random.default_rng(7).integers(-9, 9, shape)
+    check(three_way, lambda: (x.copy(), np.full(shape, 77)), noop=2 in shape)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import thorough
 
 
 @qgraph.func
@@ -42,7 +43,9 @@ def reduced_in_it(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [expressions, copies, reduced_in_it])
-@pytest.mark.parametrize("dtypes", [("float64", "float64"), ("float32", "float32"), ("int32", "int64"), ("int16", "float64")])
+@pytest.mark.parametrize(
+    "dtypes", [("float32", "float32"), ("int16", "float64"), *thorough(("float64", "float64"), ("int32", "int64"))]
+)
 def test_shapes_and_types(check: Any, function: Any, dtypes: tuple[str, str]) -> None:
     first, second = dtypes
     check(function, lambda: (np.arange(5).astype(first) + 1, np.arange(5).astype(second) * 2))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import thorough
 from tests.features.topologies import (
     Batch,
     Choice,
@@ -237,7 +238,7 @@ def without_joins(plan):
     return edges
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(8), *thorough(*range(8, 25))])
 def test_edges_are_the_reduced_order_of_what_touches_the_same_memory(seed, tmp_path):
     batch = make_batch(seed, 3, 10, 0)
     function, places = function_of(batch, tmp_path)
@@ -248,7 +249,7 @@ def test_edges_are_the_reduced_order_of_what_touches_the_same_memory(seed, tmp_p
     assert edges == reduced_order(batch.statements)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(4), *thorough(*range(4, 10))])
 def test_in_loops_and_branches_too_what_touches_the_same_memory_has_an_order(seed, tmp_path):
     batch = make_batch(seed, 3, 4, 2)
     function, places = function_of(batch, tmp_path)

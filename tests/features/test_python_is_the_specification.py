@@ -10,6 +10,7 @@ import pytest
 
 import qgraph
 from qgraph.errors import KernelSyntaxError
+from tests.conftest import thorough
 
 
 def do_while_with_a_keyword(x, c):
@@ -475,8 +476,8 @@ def the_most_by_the_author(x, v):
 
 
 @pytest.mark.parametrize("function", [the_most_without_a_sign, the_most_by_the_author])
-@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-@pytest.mark.parametrize("values", [np.int32, np.int64, np.float32])
+@pytest.mark.parametrize("dtype", [np.uint64, *thorough(np.uint32)])
+@pytest.mark.parametrize("values", [np.int32, np.float32, *thorough(np.int64)])
 def test_negative_numbers_are_not_the_most(check, function, dtype, values):
     check(function, lambda: (np.array([1, 2], dtype), np.array([-5, -6, 3], values)))
 
@@ -489,8 +490,8 @@ def products_of_narrow_arrays(x, y, out):
     out[3] = total > 100
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.int32])
-@pytest.mark.parametrize("other", [np.uint8, np.int16])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, *thorough(np.int8, np.int32)])
+@pytest.mark.parametrize("other", [np.int16, *thorough(np.uint8)])
 def test_products_of_narrow_arrays_wrap(check, dtype, other):
     def args():
         rng = np.random.default_rng(3)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from tests.conftest import has_gpu
+from tests.conftest import THOROUGH, has_gpu
 from tests.features import raising_kernels as kernels
 
 # The others mean nothing without a GPU.
@@ -139,6 +139,7 @@ def test_the_error_is_pythons_and_shows_the_place(rig):
     assert 'raise KeyError("one")' in str(error)
 
 
+@THOROUGH
 def test_without_debug_there_are_no_assertions(rig, tmp_path):
     program = (
         "import numpy as np\nfrom tests.features import raising_kernels as kernels\nimport qgraph\n"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import thorough
 
 
 def numbers(*shape, dtype=np.float64):
@@ -187,7 +188,7 @@ def in_place_of_scalars(x, y, z, b):
     y -= total if x[0] > 2 else 1
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float32])
+@pytest.mark.parametrize("dtype", [np.uint8, *thorough(np.int64, np.float32)])
 def test_in_place_with_numbers_that_loops_made(check, dtype):
     check(
         in_place_of_scalars, lambda: (np.arange(4).astype(dtype), np.arange(4.0), np.arange(4.0) * (1 + 1j), np.zeros(4, bool))

@@ -374,6 +374,18 @@ def test_returned_numbers_are_refused(torch):
     refused(torch, lambda: total(x), "would wait for the numbers that the kernel returns: nothing ran")
 
 
+def test_generators_are_refused(torch):
+    @qgraph.kernel
+    def drawn(x, rng):
+        for i in range(x.shape[0]):
+            x[i] = rng.normal(i)
+
+    x, rng = torch.ones(10, device="cuda"), qgraph.random.Generator(1)
+    drawn(x, rng)
+    refused(torch, lambda: drawn(x, rng), "would have the random numbers of this call: nothing ran")
+    assert rng.step == 1
+
+
 def test_loops_of_the_host_are_refused(torch):
     x, flag, turns = torch.ones(10, device="cuda"), *(torch.zeros(1, dtype=torch.int32, device="cuda") for _ in range(2))
     k = qgraph.kernel(halve.__wrapped__, conditional="host")

@@ -146,3 +146,57 @@ def test_an_axis_of_more_than_31_bits_is_refused():
     assert (qgraph.to_numpy(out) == 0).all()
     kernel(out, 70_000, 2)
     assert (qgraph.to_numpy(out) == 1).all()
+
+
+def between(x, y):
+    for i, j, k in qgraph.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1), (1, x.shape[2] - 1)):
+        y[i, j, k] = x[i - 1, j, k] + 2 * x[i + 1, j, k] + 3 * x[i, j - 1, k] + 4 * x[i, j + 1, k] + 5 * x[i, j, k - 1]
+
+
+@pytest.mark.parametrize(
+    "shape", [(130, 131, 132), (259, 66, 130), (4, 1100, 520), (5, 1100, 520), (1500, 3, 1000), (2000, 1100, 3)]
+)
+def test_planes_that_a_thread_has(shape):
+    x = np.random.default_rng(3).integers(-99, 99, shape, dtype=np.int32)
+    y = qgraph.asarray(np.full(shape, 77, np.int32), backend="cuda")
+    qgraph.kernel(backend="cuda")(between)(qgraph.asarray(x, backend="cuda"), y)
+    wanted = np.full(shape, 77, np.int32)
+    wanted[1:-1, 1:-1, 1:-1] = (
+        x[:-2, 1:-1, 1:-1] + 2 * x[2:, 1:-1, 1:-1] + 3 * x[1:-1, :-2, 1:-1] + 4 * x[1:-1, 2:, 1:-1] + 5 * x[1:-1, 1:-1, :-2]
+    )
+    np.testing.assert_array_equal(qgraph.to_numpy(y), wanted)
+
+
+def meeting(force, x):
+    for i in range(force.shape[0]):
+        total = 0
+        for j in range(x.shape[0]):
+            total += (x[j] - x[i]) * (x[j] + 3)
+        force[i] = total
+
+
+@pytest.mark.parametrize("n", [1, 12, 1000, 4097, 70_001])
+def test_few_iterations_and_many(n):
+    x = np.random.default_rng(n).integers(-99, 99, n)
+    force = qgraph.asarray(np.full(min(n, 20_000), 77), backend="cuda")
+    qgraph.kernel(backend="cuda")(meeting)(force, qgraph.asarray(x, backend="cuda"))
+    wanted = (x * (x + 3)).sum() - x[: len(force)] * (x + 3).sum()
+    np.testing.assert_array_equal(qgraph.to_numpy(force), wanted)
+
+
+def multiplied(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = 0
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+@pytest.mark.parametrize("shape", [(1000, 17, 1100), (1001, 5, 1035), (3, 9, 400_001), (400_001, 9, 3), (64, 3, 64)])
+def test_iterations_that_run_together(shape):
+    rng = np.random.default_rng(9)
+    a, b = rng.integers(-99, 99, shape[:2]), rng.integers(-99, 99, shape[1:])
+    c = qgraph.asarray(np.full((shape[0], shape[2]), 77), backend="cuda")
+    qgraph.kernel(backend="cuda")(multiplied)(qgraph.asarray(a, backend="cuda"), qgraph.asarray(b, backend="cuda"), c)
+    np.testing.assert_array_equal(qgraph.to_numpy(c), a @ b)

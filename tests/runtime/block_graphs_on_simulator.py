@@ -154,8 +154,10 @@ def stopped():
 
 if __name__ == "__main__":
     install()
-    if sys.argv[1:] in (["stale"], ["row"], ["stopped"]):
-        globals()[sys.argv[1]]()
-    else:
-        forms({"do_while": do_while, "nested": nested}[sys.argv[1]], sys.argv[2] == "unrolled")
+    for part in sys.argv[1:]:
+        name, _, form = part.partition("-")
+        if form:
+            forms({"do_while": do_while, "nested": nested}[name], form == "unrolled")
+        else:
+            {"stale": stale, "row": row, "stopped": stopped}[name]()
     print("as plain Python")

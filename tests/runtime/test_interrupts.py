@@ -13,7 +13,7 @@ from qgraph.lowering.codegen.cpu_codegen import control_function
 from qgraph.lowering.scalar_types import scalar_types
 from qgraph.runtime.values import watchdog
 from qgraph.source import Span
-from tests.conftest import SIMULATED
+from tests.conftest import SIMULATED, thorough
 from tests.interrupted_kernels import CASES, counted_down
 from tests.processes import run_python
 
@@ -25,7 +25,7 @@ def run(*parts: str, **environment: str) -> list[str]:
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("layer", ["default", "workqueue"])
+@pytest.mark.parametrize("layer", ["default", *thorough("workqueue")])
 def test_interrupts_on_the_cpu(layer):
     parts = "each_case", "repeated_calls", "own_handlers", "on_a_thread", "left_behind"
     said = run(*parts, QGRAPH_BACKEND="cpu", NUMBA_THREADING_LAYER=layer)

@@ -116,5 +116,6 @@ class ArrayResolution(ValueResolution):
             for name, value in pairs:
                 bound = self._scope.names.get(name.id) if isinstance(name, ast.Name) else None
                 if isinstance(name, ast.Name) and isinstance(bound, Private):
-                    found = array_of(self._scope, bound.name, value)
+                    # The value is yet to be visited: the name is what it was.
+                    found = replace(array_of(self._scope, bound.name, value), vector=bound.vector)
                     self._scope.names[name.id] = replace(found, origin="") if name.id in self.rebound else found

@@ -87,7 +87,7 @@ def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
         ast.Assign([ast.Subscript(name, place, ast.Store())], load(each)) for each, (place, _) in zip(held, stores, strict=True)
     ]
     statements = [at_place(each, node) for each in (*before, made, *after)]
-    return LocalArray(statements, ArrayType(dtype.name, len(shape), "C"))
+    return LocalArray(statements, ArrayType(dtype.name, len(shape), "C", tail=shape))
 
 
 def rebound(scope: Scope, nodes: Sequence[ast.AST]) -> set[str]:

@@ -14,10 +14,10 @@ import numpy as np
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, error_raised
 from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
-from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.local_arrays import is_local, rebound
 from qgraph.frontend.bodies.rows import RowFunction
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, product
+from qgraph.frontend.bodies.vectors import VectorResolution
 from qgraph.frontend.checks.negative_power import is_power
 from qgraph.frontend.checks.rounding import rounding_word
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
@@ -54,6 +54,7 @@ from qgraph.ir.program import SLOTS
 from qgraph.ir.trees import assign, call_of, load, stored
 from qgraph.language import Func
 from qgraph.operations import intrinsics
+from qgraph.operations.vectors import Shape
 from qgraph.source import Span, as_written, copied
 
 
@@ -73,14 +74,16 @@ class Body(ResolvedNames):
         # Positions all at once when the whole is done, and not at each level of what is inside it.
         rewriter = _Rewriter(self, scope.inner(private))
         rewriter.rebound = rebound(scope, [*(stored(name) for name in locals_), *own])
-        return list(map(ast.fix_missing_locations, rewriter.block(copied(own))))
+        result = list(map(ast.fix_missing_locations, rewriter.block(copied(own))))
+        self.returned = rewriter.returned
+        return result
 
     def expression(self, scope: Scope, node: ast.expr, *, divisors: Divisors | None = None) -> ast.expr:
         """One expression resolved in ``scope``."""
         return _Rewriter(self, scope, divisors).expression(copied(node))
 
 
-class _Rewriter(ArrayResolution):
+class _Rewriter(VectorResolution):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
 
     def _row_call(self, made: RowFunction, node: ast.AST) -> ast.expr:
@@ -92,6 +95,15 @@ class _Rewriter(ArrayResolution):
     # --- assignments ---------------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
+        stored = self.vector_assignment(node)
+        if stored is not None:
+            return stored
+        found = self.vectors_in(node)
+        result = self._assigned(node)
+        self._scope.names.update(found)
+        return result
+
+    def _assigned(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
         made = self.made_array(node) or self.array_store(node, node.targets)
         if made is not None:
             return made
@@ -122,7 +134,7 @@ class _Rewriter(ArrayResolution):
         return value
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
-        made = self.array_store(node, [node.target])
+        made = self.vector_assignment(node) or self.array_store(node, [node.target])
         if made is not None:
             return made
         if not self._stores_scalar(node.target) and not isinstance(node.op, ast.Pow):
@@ -300,10 +312,15 @@ class _Rewriter(ArrayResolution):
             if isinstance(bound.value, Func):
                 return self._device_call(bound.value, None, node)
             refuse_callee(self._scope, bound.value, node)
+            vector = self.vector_call(node)
+            if vector is not None:
+                return vector
             by_position(self._scope, bound.value, node)
             rewritten = self._known_call(bound.value, node)
             if rewritten is not None:
                 return rewritten
+        elif bound is None and (vector := self.vector_call(node)) is not None:
+            return vector
         elif bound is not None and not isinstance(bound, Private):
             raise self._scope.error(
                 f"`{as_written(node.func)}` is not a function", node.func, "call a @qgraph.func or a function"
@@ -379,12 +396,17 @@ class _Rewriter(ArrayResolution):
         of_local = any(is_local(self._scope, each) for each in given.values())
         if of_local or looks_at_arrays(source):
             dynamic = {name: array_of(self._scope, "", each) for name, each in given.items()}
+        dynamic = {name: self.with_shape(each, given[name], source) for name, each in dynamic.items()}
         key = (function, tuple((name, identity(bound)) for name, bound in fixed.items()), *dynamic.values())
         if key not in self._body.devices:
             self._body.devices[key] = self._compile_device(function, fixed, dynamic, node)
         name, leaves = self._body.devices[key]
         values = [self.visit(arguments[parameter]) for parameter in dynamic]
         return at(call_of(name, *values, *map(load, leaves)), node)
+
+    def shape_of_call(self, node: ast.Call) -> Shape | None:
+        call = self.visit(copied(node))
+        return self._body.shapes.get(call.func.id) if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else None
 
     def _compile_device(
         self, func: Func, fixed: dict[str, Binding], dynamic: Mapping[str, Private], node: ast.Call
@@ -409,6 +431,8 @@ class _Rewriter(ArrayResolution):
         scope = self._scope.of(source, {**fixed, **dynamic})
         result = self._function(source.name, inner, scope, tuple(dynamic), without_docstring(source.tree.body), source.tree)
         unit.calling.pop()
+        if inner.returned:
+            self._body.shapes[result[0]] = inner.returned
         return result
 
     def _function(

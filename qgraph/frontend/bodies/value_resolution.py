@@ -70,6 +70,9 @@ class ResolvedNames:
         self.assigned: dict[str, Slot] = {}
         # The copies of funcs, by what is compiled into each: the name, and the leaves that it takes besides.
         self.devices: dict[object, tuple[str, tuple[str, ...]]] = {}
+        # The shapes of the vectors that they return, by name, and of what this one returns.
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.returned: tuple[int, ...] | None = None
 
 
 class ValueResolution(ast.NodeTransformer):

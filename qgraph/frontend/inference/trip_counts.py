@@ -33,8 +33,10 @@ def with_inner_lengths(unit: ProgramBuilder, statements: Sequence[Statement]) ->
 def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
     match statement:
         case TaskStatement(task=task):
-            length = _length(unit, task)
-            return statement if length is None else TaskStatement(replace(task, inner_length=length))
+            found = _length(unit, task)
+            if found is None:
+                return statement
+            return TaskStatement(replace(task, inner_length=found[0], broadcast=found[1]))
         case Loop():
             return replace(statement, body=with_inner_lengths(unit, statement.body))
         case Branch():
@@ -42,8 +44,11 @@ def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
     return statement
 
 
-def _length(unit: ProgramBuilder, task: Task) -> str | None:
-    """The name of the host value; None where sharing would not make neighbours of what is read, or nobody knows."""
+def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool] | None:
+    """The name of the host value, and whether neighbouring threads read the same elements already.
+
+    None where sharing would scatter what neighbouring threads read, or nobody knows the length.
+    """
     # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
     if len(task.axes) != 1 or task.on_device or task.reductions or task.joined:
         return None
@@ -55,10 +60,10 @@ def _length(unit: ProgramBuilder, task: Task) -> str | None:
     if any(_runs_outside(read, inner) for read in reads):
         return None
     along = [read for read in reads if _coefficient(read.last, inner.variable) == 1]
+    broadcast = False
     if known is not None:
         # All threads run through the same range: what depends on it alone is one element for all of them.
-        if not any(names_in(read.index) & inner.varying for read in along):
-            return None
+        broadcast = not any(names_in(read.index) & inner.varying for read in along)
         length = known
     else:
         whole = [read.array for read in along if isinstance(read.index, ast.Name)]
@@ -68,7 +73,7 @@ def _length(unit: ProgramBuilder, task: Task) -> str | None:
         assert outer is not None, "a count that the host knows is a host value"
         size = unit.shape_of(unit.host_name(unit.leaves[whole[0]]))
         length = parsed(f"{size}[0] // max(1, {ast.unparse(outer)})")
-    return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id
+    return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id, broadcast
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,13 +133,16 @@ class Private:
     """A name that a task body assigns: private to one iteration. ``name`` is how the generated code spells it.
 
     ``array``: it is an array of this type, or a part of one; ``origin`` names that array, where it is known which it is.
-    ``is_tuple``: it may be a tuple, and stand for several indices.
+    ``is_tuple``: it may be a tuple, and stand for several indices. ``vector``: the shape, where it is a vector or matrix.
+    ``rows_of``: the path of the argument whose last axes it has, where these are not in its type.
     """
 
     name: str
     array: ArrayType | None = None
     origin: str = ""
     is_tuple: bool = False
+    vector: tuple[int, ...] = ()
+    rows_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

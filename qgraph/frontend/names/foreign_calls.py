@@ -40,7 +40,7 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
         raise scope.error(
             f"`{text}()` draws a random number, and iterations have no order to draw in",
             node,
-            "draw them before the call and pass an array, or compute them from the iteration's number",
+            "compute it from the iteration's number, qgraph.random.normal(seed, i), or draw before the call and pass an array",
         )
     refuse_own_code(scope, callee, node)
     if is_one_of(callee, _LACKING):

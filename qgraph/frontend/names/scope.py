@@ -17,8 +17,10 @@ from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.argument_types import names_its_fields
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
 from qgraph.language import Func
+from qgraph.operations.vectors import METHODS, Components
 from qgraph.source import Span, as_written
 
 _MISSING = object()
@@ -195,6 +197,12 @@ class Scope:
             raise self.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
         else:
             member = getattr(type(owner), node.attr, None)
+            if names_its_fields(type(owner)):
+                raise self.error(
+                    f"`{as_written(node.value)}` is a {type(owner).__name__} that is not an argument",
+                    node,
+                    "pass it as an argument: a call takes a step of each of those",
+                )
             if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
                 self._watch_method(owner, node, member)
                 return BoundFunc(member, base)
@@ -207,10 +215,12 @@ class Scope:
         self.watch(owner, node.attr, value, node)
         return Value(value)
 
-    def _field(self, base: StructRef, node: ast.Attribute) -> Binding:
+    def _field(self, base: StructRef, node: ast.Attribute) -> Binding | None:
         child = base.children.get(node.attr)
         if child is not None:
             return child
+        if issubclass(base.type.cls, Components) and (node.attr in METHODS or node.attr == "T"):
+            return None
         member = getattr(base.type.cls, node.attr, _MISSING)
         if isinstance(member, Func):
             self.watch(base.type.cls, node.attr, member, node)

@@ -6,9 +6,11 @@ import ast
 import copy
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
+from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
@@ -16,6 +18,8 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.region import callee
 from qgraph.ir.trees import assign, at_place, load, stored
+from qgraph.operations import vectors
+from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
@@ -66,6 +70,8 @@ def makes_tuple(scope: Scope, value: ast.expr) -> bool:
     except KernelSyntaxError:  # a name of the function itself: said where it is used
         return False
     cls = bound.value if isinstance(bound, Value) else None
+    if is_one_of(cls, (vectors.vec, vectors.mat)):
+        return True
     return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
 
 
@@ -89,6 +95,8 @@ def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.e
         return None
     bound = scope.static(value.func)
     cls = bound.value if isinstance(bound, Value) else None
+    if is_one_of(cls, (vectors.vec, vectors.mat)):
+        return _made_vector(scope, value, is_matrix=cls is vectors.mat)
     assert isinstance(cls, type)
     fields = fields_of(cls)
     if fields is None:
@@ -101,6 +109,36 @@ def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.e
             hint=f"its fields are {', '.join(fields)}",
         )
     return cls, {field: given[field] for field in fields}
+
+
+def _made_vector(scope: Scope, value: ast.Call, *, is_matrix: bool) -> tuple[type, dict[str, ast.expr]]:
+    """The class and the components of ``vec(a, b, c)``, the rows of ``mat((a, b), (c, d))``."""
+    parts = value.args
+    if is_matrix:
+        parts = [word(scope, vectors.vec, *each.elts) if isinstance(each, ast.Tuple) else each for each in parts]
+    if any(rank(scope, each) for each in parts):
+        raise scope.error(
+            f"`{as_written(value)}` is made of an array at kernel level",
+            value,
+            "write its components, qgraph.vec(x[0], x[1]), or make it in a loop",
+        )
+    lengths = {len(each.args) if isinstance(each, ast.Call) else 0 for each in parts} if is_matrix else {1}
+    if value.keywords or not 1 <= len(parts) <= vectors.MOST or len(lengths) != 1 or lengths == {0}:
+        raise scope.error(
+            f"`{as_written(value)}` is no vector or matrix at kernel level",
+            value,
+            "write its components out, as in qgraph.vec(0.0, 1.0) or qgraph.mat((1, 0), (0, 1)), or make it in a loop",
+        )
+    cls: Any = vectors.class_of((len(parts), *(lengths if is_matrix else ())))
+    placed = parts if is_matrix else [_as_float(each) for each in parts]
+    return cls, {field: at_place(part, value) for field, part in zip(cls._fields, placed, strict=True)}
+
+
+def _as_float(node: ast.expr) -> ast.expr:
+    """``node`` as a component, which is a float."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return standing_for(ast.copy_location(ast.Constant(float(node.value)), node), node)
+    return standing_for(ast.copy_location(ast.BinOp(node, ast.Mult(), ast.Constant(1.0)), node), node)
 
 
 def returns_structure(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:

@@ -1,7 +1,8 @@
 """Inner loops that only combine values: several threads per row, lanes of one warp, share an iteration.
 
 Each lane has every so many-th of the inner iterations, so that together they read what lies next to each other, and rows
-of different lengths cost less. Which loops these are is found here; ``lane_source`` writes their code.
+of different lengths cost less. Where all threads read the same anyway (``Task.broadcast``), lanes fill a device for which the
+outer iterations are too few. Which loops these are is found here; ``cooperative_codegen.py`` writes their code.
 """
 
 from __future__ import annotations
@@ -207,4 +208,9 @@ def _noted(plan: GraphPlan, node: Node) -> Node:
         return node
     names = ", ".join(f"`{name.rstrip('_')}`" for name in shared.accumulators)
     said = f"the loop at line {shared.line} only combines values in {names}"
-    return replace(node, note=f"{said}: up to {WARP} threads share it where it is long")
+    when = (
+        "where it is long, and the iterations around it are too few for the device"
+        if node.tasks[0].broadcast
+        else "where it is long"
+    )
+    return replace(node, note=f"{said}: up to {WARP} threads share it {when}")

@@ -10,11 +10,11 @@ from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Axis, Program, Task
 from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
-from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
 from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import affine, has_loops, index_tuple, outlined, prologue, unravel
+from qgraph.lowering.numbers.nonnegative_indices import with_natural_remainders
 from qgraph.operations import intrinsics
 
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.

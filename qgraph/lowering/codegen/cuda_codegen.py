@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from qgraph.ir.artifacts import COARSENING, COPIED, ENDING, TILE_HEIGHT, TILE_ROWS, WARP, Parameter, TaskCode
+from qgraph.ir.artifacts import COPIED, ENDING, WARP, Parameter, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Counter, Loop, Program, Selection, Task
@@ -25,9 +25,7 @@ from qgraph.lowering.codegen.task_codegen import (
     BUILTINS,
     CUDA_MODULE,
     EARLY,
-    affine,
     has_loops,
-    index_tuple,
     kernel_code,
     one_thread_body,
     operations,
@@ -39,6 +37,7 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
+from qgraph.lowering.codegen.thread_mapping import by_rows, can_jam, in_tiles, jammed, row_iteration, several_iterations
 from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
 from qgraph.lowering.graph.tiling import turns
@@ -175,6 +174,7 @@ class Kernels:
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
+        jam = plane == "rows" and can_jam(task)
         shared = None if node.first or node.then else shared_loop(self._program, task)
         # Only from here on: both kernels of a node must have the same launch shape.
         selections = task.selections if arrays else ()
@@ -203,23 +203,25 @@ class Kernels:
             loop = strided(_numbered_iteration(task, reductions), several=False)
             body = [*prologue(task, dtypes), *_counted(task), *stride, *loop]
         elif plane == "tiles":
-            body = _in_tiles(task, dtypes)
+            body = in_tiles(task, dtypes)
         elif plane:
-            body = _by_rows(task, dtypes, several=several)
+            body = jammed(task, dtypes) if jam else by_rows(task, dtypes, several=several)
         elif shared is not None:
             names |= lane_names()
             body = with_row_threads(task, shared, dtypes)
         else:
-            body = _several(task, dtypes) if several else _one_thread(task, dtypes)
+            body = several_iterations(task, dtypes) if several else _one_thread(task, dtypes)
         code, function = self._finished(node, [*head, *body], names, arrays)
         return replace(
             code,
             counts=() if task.on_device or not task.axes else (count_names(task),),
-            several=several,
+            several=several or jam,
             plane=plane,
+            jammed=jam,
             constant=code.constant - _changing(self._program, code.parameters, selections),
             reduces=bool(task.reductions or bins),
             lanes=task.inner_length if shared is not None else "",
+            broadcast=shared is not None and task.broadcast,
             arrays=arrays,
         ), function
 
@@ -305,125 +307,6 @@ def _is_light(task: Task) -> bool:
     return len(nodes) <= _LIGHT * min(len(task.written), _MOST_LIGHT) and not has_loops(nodes)
 
 
-def _several(task: Task, dtypes: Dtypes) -> Statements:
-    """One iteration a thread on a grid that has enough of them; else ``COARSENING``, a block apart so that accesses coalesce.
-
-    The loads of all of them start before the first store, which one iteration a thread cannot fill memory with. The body is
-    there twice: for threads with all of their iterations, and for one iteration or those that are left.
-    """
-    return generated(
-        f"_n = {product(task.axes)}",
-        "_first = _cuda.grid(1)",
-        "if _first >= _n: return",
-        "before",
-        # One iteration: the next one is past the end.
-        "if _cuda.gridsize(1) < _n:",
-        "    _across = _cuda.threadIdx.x",
-        "    _step = _cuda.blockDim.x",
-        f"    _first = (_first - _across) * {COARSENING} + _across",
-        f"    if _first + _step * {COARSENING - 1} < _n:",
-        f"        for _part in _range({COARSENING}):",
-        "            _t = _assume_ge(_first + _part * _step, 0)",
-        "            iteration",
-        "        return",
-        f"    _stop = _min(_n, _first + _step * {COARSENING})",
-        "else:",
-        "    _step = _n",
-        "    _stop = _n",
-        "while _first < _stop:",
-        "    _t = _assume_ge(_first, 0)",
-        "    _first += _step",
-        "    iteration",
-        before=prologue(task, dtypes),
-        iteration=[*unravel(task, "_t", task.axes), *task.body],
-    )
-
-
-def _by_rows(task: Task, dtypes: Dtypes, *, several: bool) -> Statements:
-    """A column of the last axis for each thread, and one row of the others together: no division for the last two axes.
-
-    ``several``: on a grid with too few threads for all rows, each has ``COARSENING`` neighbouring rows, whose loads start
-    together. The body is there twice then: for threads with all of their rows, and for one row or those that are left.
-    Extents have 32 bits, and so have indices of two axes.
-    """
-    *others, last = task.axes
-    rows = product(others)
-    # Numbers of a launch have 32 bits, and so have sums and products of them: two axes are in 32 bits, where that is certain,
-    # since in a short kernel each instruction counts.
-    row = "_assume_ge(_cuda.grid(2)[1] + _cuda.gridsize(2)[1] * _cuda.blockIdx.z, 0)"
-    all_rows, short = "_cuda.gridsize(2)[1] * _cuda.gridDim.z", ""
-    if len(others) == 1:
-        rows, short = f"_assume_u32({rows})", "_assume_u32"
-        row = "_assume_u32((_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * _cuda.blockDim.y + _cuda.threadIdx.y)"
-        all_rows = "_assume_u32(_cuda.gridDim.y * _cuda.blockDim.y * _cuda.gridDim.z)"
-    head = [
-        "_column = _assume_u32(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)",
-        f"if _column >= _assume_u32({ast.unparse(last.count)}): return",
-        f"_row = {row}",
-    ]
-    before, iteration = prologue(task, dtypes), _row_iteration(task)
-    if not several:
-        iteration = replace_continue(iteration)
-        return generated(
-            *head, f"if _row >= {rows}: return", "before", "_at = _row", "iteration", before=before, iteration=iteration
-        )
-    return generated(
-        *head,
-        "before",
-        f"if {all_rows} < {rows}:",
-        f"    _row = {short}(_row * {COARSENING})",
-        f"    if _row + {COARSENING - 1} < {rows}:",
-        f"        for _part in _range({COARSENING}):",
-        "            _at = _assume_ge(_row + _part, 0)",
-        "            iteration",
-        "        return",
-        "    _step = 1",
-        "else:",
-        # One row: the next one is past the end.
-        f"    _step = {rows}",
-        f"while _row < {rows}:",
-        "    _at = _assume_ge(_row, 0)",
-        f"    _row = {short}(_row + _step)",
-        "    iteration",
-        before=before,
-        iteration=iteration,
-    )
-
-
-def _row_iteration(task: Task, row: str = "_at") -> Statements:
-    """The iteration at column ``_column`` of ``row``."""
-    across = generated(f"{task.axes[-1].variable} = {affine(task.axes[-1], '_column')}")
-    return [*unravel(task, row, task.axes[:-1], narrow=True), *across, *index_tuple(task), *task.body]
-
-
-def _in_tiles(task: Task, dtypes: Dtypes) -> Statements:
-    """A column of the last of two axes for each thread, and ``COARSENING`` rows of the first, ``TILE_HEIGHT`` apart.
-
-    So the threads of a warp have neighbouring columns and neighbouring rows. Extents have 32 bits.
-    """
-    rows, columns = (product([axis]) for axis in task.axes)
-    shift = TILE_HEIGHT.bit_length() - 1
-    return generated(
-        f"_column = _assume_u32(_cuda.blockIdx.x * (_cuda.blockDim.x >> {shift}) + (_cuda.threadIdx.x >> {shift}))",
-        "_row = (_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y) * "
-        f"{TILE_ROWS} + (_cuda.threadIdx.x & {TILE_HEIGHT - 1})",
-        "_row = _assume_u32(_row)",
-        f"if _column >= {columns}: return",
-        "before",
-        f"if _row + {TILE_ROWS - TILE_HEIGHT} < {rows}:",
-        f"    for _part in _range({COARSENING}):",
-        f"        _at = _row + _part * {TILE_HEIGHT}",
-        "        iteration",
-        "    return",
-        f"while _row < {rows}:",
-        "    _at = _row",
-        f"    _row += {TILE_HEIGHT}",
-        "    iteration",
-        before=prologue(task, dtypes),
-        iteration=_row_iteration(task),
-    )
-
-
 def _one_thread(task: Task, dtypes: Dtypes) -> Statements:
     """One thread an iteration; threads past the end return before they read anything."""
     guard = generated("_t = _assume_ge(_cuda.grid(1), 0)", f"if _t >= {product(task.axes)}: return")
@@ -457,7 +340,7 @@ def _strided_rows(task: Task, reductions: ReductionCode, *, several: bool) -> St
     """The same with a column of the last axis for each thread, and rows of the others together: no division for two axes."""
     *others, last = _extents(task)
     rows = " * ".join(others)
-    iteration = [*reductions.numbering(f"_t * {last} + _column"), *_row_iteration(task, "_t")]
+    iteration = [*reductions.numbering(f"_t * {last} + _column"), *row_iteration(task, "_t")]
     return generated(
         f"_n = {rows}",
         "_column = _assume_u32(_cuda.blockIdx.x * _cuda.blockDim.x + _cuda.threadIdx.x)",

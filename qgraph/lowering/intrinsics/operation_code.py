@@ -11,7 +11,9 @@ from qgraph.lowering.intrinsics import (
     checked_arithmetic,
     early_exits,
     loop_poll,
+    random_numbers,
     value_intrinsics,
+    vectors,
     warp_shuffles,
     while_condition,
 )
@@ -20,7 +22,10 @@ from qgraph.lowering.numbers.type_promotion import Alias, PythonImpl, TypingRule
 from qgraph.operations.record import Operation
 from qgraph.operations.table import OPERATIONS
 
-_MODULES = (atomics, checked_arithmetic, early_exits, loop_poll, while_condition, value_intrinsics, warp_shuffles)
+_MODULES = (
+    *(atomics, checked_arithmetic, early_exits, loop_poll, random_numbers),
+    *(while_condition, value_intrinsics, vectors, warp_shuffles),
+)
 _INTRINSICS = SimpleNamespace(
     **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}
 )

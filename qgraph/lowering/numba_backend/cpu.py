@@ -101,6 +101,17 @@ class _Target(NumberTarget, CPUContext):
 
     libdevice = False
     make_signature = staticmethod(signature)
+    # By the type's text: Numba has a module parsed each time it asks.
+    sizes: dict[str, int]
+
+    def get_abi_sizeof(self, ty: ir.Type) -> int:
+        """Numba's hook: the bytes of a value."""
+        if isinstance(ty, ir.IdentifiedStructType):
+            return int(super().get_abi_sizeof(ty))
+        text = str(ty)
+        if text not in self.sizes:
+            self.sizes[text] = super().get_abi_sizeof(ty)
+        return self.sizes[text]
 
     def compile_subroutine(
         self, _builder: Any, impl: Any, sig: Any, locals: Any = None, flags: Any = None, caching: bool = True
@@ -151,6 +162,7 @@ def _make_typing(float_type: str) -> _Typing:
     typing._words = {}
     typing.special = intrinsic_types()
     typing.target = _Target(typing, "cpu")
+    typing.target.sizes = {}
     typing.refresh()
     typing.target.refresh()
     return typing

@@ -106,8 +106,8 @@ def round_exactly(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[
     power, behind = _scale(context, builder, sig, args)
     product, quotient = builder.fmul(value, power), builder.fdiv(value, power)
     scaled = builder.select(behind, product, quotient)
-    lost = _fused(context, builder, kind, (value, power, _minus(builder, product)))
-    rest = _fused(context, builder, kind, (_minus(builder, quotient), power, value))
+    lost = fused(context, builder, kind, (value, power, _minus(builder, product)))
+    rest = fused(context, builder, kind, (_minus(builder, quotient), power, value))
     off = builder.select(behind, lost, rest)
     whole = call_library(context, builder, "rint", kind, (scaled,))
     ahead = builder.fsub(scaled, whole)
@@ -127,7 +127,8 @@ def _minus(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     return builder.fsub(ir.Constant(value.type, -0.0), value)
 
 
-def _fused(context: Any, builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value]) -> ir.Value:
+def fused(context: Any, builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a * b + c`` with one rounding."""
     return call_library(context, builder, "fma", kind, args) if context.libdevice else builder.fma(*args)
 
 

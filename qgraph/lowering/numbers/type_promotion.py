@@ -18,7 +18,7 @@ from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.compat import numba
-from qgraph.lowering.numbers import ambiguous_integers
+from qgraph.lowering.numbers import ambiguous_integers, vectors
 from qgraph.lowering.numbers.ambiguous_integers import Either
 from qgraph.lowering.numbers.compile_errors import of_own_code
 from qgraph.lowering.numbers.number_llvm import Emitter, types
@@ -164,6 +164,11 @@ class OperationType(_Callable, _Opaque):
 
     def get_call_type(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         """The signature of a call; the code that goes with it is kept for ``implementation``."""
+        of_vectors = vectors.meaning(self._value, args, is_number)
+        if of_vectors is not None:
+            if isinstance(of_vectors, str):
+                raise context.typing_error(of_vectors)
+            return self._delegate(context, context.function_word(of_vectors), args, kws)
         refused = next((arg for arg in args if not self._takes(plain(arg))), None)
         if refused is not None:
             raise context.typing_error(f"{self.name} of {plain(refused)}: kernels have it of {self._operation.takes} only")
@@ -322,7 +327,7 @@ def _shown(args: tuple[Any, ...], kws: Mapping[str, Any]) -> str:
     return ", ".join([*(str(plain(arg)) for arg in args), *(f"{name}={plain(arg)}" for name, arg in kws.items())])
 
 
-def _without_keyword_only(signature: inspect.Signature) -> inspect.Signature:
+def without_keyword_only(signature: inspect.Signature) -> inspect.Signature:
     """The same parameters, as Numba's lowering can bind them: it has no keyword-only ones."""
     parameters = [
         parameter.replace(kind=parameter.POSITIONAL_OR_KEYWORD) if parameter.kind is parameter.KEYWORD_ONLY else parameter
@@ -369,7 +374,7 @@ class DeviceFunction(_Callable, _Opaque):
             result = context.compile_function(self.function, folded, self.get_impl_key)
         finally:
             self._open.discard(folded)
-        signature = context.make_signature(result, *folded).replace(pysig=_without_keyword_only(self.signature))
+        signature = context.make_signature(result, *folded).replace(pysig=without_keyword_only(self.signature))
         self._compiled[folded] = signature
         return signature
 

@@ -451,6 +451,11 @@ def _emit_bit_count(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.zext(builder.ctpop(size), wide)
 
 
+def of_vectors(_typing: NumberTyping, args: Types) -> Choice | None:
+    """A method of vectors and matrices, which were asked for before: here are numbers."""
+    raise NumberError(f"a method of vectors is called of {', '.join(str(plain(arg)) for arg in args)}")
+
+
 def of_indices(emit: Emitter) -> Rule:
     """A function of int64 that gives int64, as code: compiled as Python, anew for each kernel, it takes longer than a loop."""
 

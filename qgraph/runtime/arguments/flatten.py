@@ -10,14 +10,25 @@ import dataclasses
 import enum
 import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy
 
 from qgraph.errors import ArgumentError
-from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type, field_names, is_csr
+from qgraph.ir.argument_types import (
+    ArrayType,
+    ConstantType,
+    Leaf,
+    ScalarType,
+    StructType,
+    Type,
+    field_names,
+    is_csr,
+    names_its_fields,
+)
 from qgraph.language import Func
 from qgraph.nodes.event import event_handle, is_event_class
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, refuse
@@ -55,6 +66,7 @@ def describe(
     values: Sequence[object],
     reserved: frozenset[str] = frozenset(),
     static: frozenset[str] = frozenset(),
+    tails: Mapping[str, int] = MappingProxyType({}),
 ) -> Arguments:
     """Flatten the arguments of one call.
 
@@ -63,11 +75,12 @@ def describe(
         values: what the call passed, one for each.
         reserved: identifiers that no leaf may be named, such as the kernel's local variables.
         static: parameters whose values are part of the types.
+        tails: by path, of how many last axes the extents are part of an array's type.
 
     Raises:
         ArgumentError: something that is no argument, named by its path.
     """
-    describer = _Describer(parameters, reserved)
+    describer = _Describer(parameters, reserved, tails)
     types = tuple(
         (name, _static(name, value) if name in static else describer.visit(name, _identifier(name), value))
         for name, value in zip(parameters, values, strict=True)
@@ -82,7 +95,8 @@ def _identifier(path: str) -> str:
 class _Describer:
     """Visits arguments depth first, in the order of parameters and fields, so that names depend on structure alone."""
 
-    def __init__(self, parameters: Sequence[str], reserved: frozenset[str]) -> None:
+    def __init__(self, parameters: Sequence[str], reserved: frozenset[str], tails: Mapping[str, int]) -> None:
+        self._tails = tails
         self._parameters = frozenset(parameters)
         self._used = set(parameters) | reserved
         self._open: list[int] = []
@@ -112,7 +126,7 @@ class _Describer:
         view = adopt(value, path)
         if view is None:
             raise _unsupported(path, value)
-        return self._add(path, stem, array_type(view), view)
+        return self._add(path, stem, array_type(view, self._tails.get(path, 0)), view)
 
     def _add(self, path: str, stem: str, type_: ArrayType | ScalarType, value: Value) -> ArrayType | ScalarType:
         if len(self.leaves) == MAX_LEAVES:
@@ -183,9 +197,9 @@ def funcs_of(value: object) -> tuple[str, ...]:
     return tuple(name for name, member in members.items() if isinstance(member, Func))
 
 
-def array_type(view: ArrayView) -> ArrayType:
-    """The type of an array argument, as it enters the specialisation."""
-    return ArrayType(view.dtype.name, len(view.shape), view.layout, view.readonly)
+def array_type(view: ArrayView, tail: int = 0) -> ArrayType:
+    """The type of an array argument, as it enters the specialisation, with the extents of the last ``tail`` axes."""
+    return ArrayType(view.dtype.name, len(view.shape), view.layout, view.readonly, tuple(view.shape[len(view.shape) - tail :]))
 
 
 def kind_of(value: object) -> Kind:
@@ -209,7 +223,7 @@ def _find_kind(cls: type) -> Kind:
         ("constant", issubclass(cls, str | enum.Enum | type(None))),
         ("array", adopter_of(cls) is not None),
         ("tuple", issubclass(cls, tuple)),
-        ("dataclass", dataclasses.is_dataclass(cls) or is_csr(cls)),
+        ("dataclass", dataclasses.is_dataclass(cls) or is_csr(cls) or names_its_fields(cls)),
         ("event", is_event_class(cls)),
         ("callable", any("__call__" in vars(base) for base in cls.__mro__)),
     )
@@ -263,7 +277,12 @@ def _check_static(path: str, value: Any) -> None:
     if kind == "tuple":
         for index, part in enumerate(value):
             _check_static(f"{path}[{index}]", part)
-    elif kind == "dataclass" and not is_csr(type(value)) and type(value).__dataclass_params__.frozen:
+    elif (
+        kind == "dataclass"
+        and not is_csr(type(value))
+        and not names_its_fields(type(value))
+        and type(value).__dataclass_params__.frozen
+    ):
         for field in dataclasses.fields(value):
             _check_static(f"{path}.{field.name}", getattr(value, field.name))
     else:
@@ -272,6 +291,10 @@ def _check_static(path: str, value: Any) -> None:
             "a Static argument is a number, an enumeration member, a string, None, a function, or a frozen dataclass of these"
         )
         refuse(path, f"{what} cannot be Static", hint)
+
+
+def _is_frozen(cls: type) -> bool:
+    return bool(getattr(getattr(cls, "__dataclass_params__", None), "frozen", False))
 
 
 def _unsupported(path: str, value: object) -> ArgumentError:

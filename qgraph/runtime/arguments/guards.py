@@ -261,7 +261,7 @@ def _read_array(
             f"{name}.flags.num & {mask} == {flags}",
         )
         source.line(f"{shape} = {name}.shape")
-        source.require(f"len({shape}) == {type_.ndim}")
+        source.require(f"len({shape}) == {type_.ndim}", *_tail(shape, type_))
         rest = f"{type_.readonly}, None, {name}, None, {type_.layout!r}, {name}"
         source.line(f"{result} = View(pointer({name}), {shape}, {name}.strides, {dtype}, {rest})")
         return result
@@ -278,8 +278,13 @@ def _read_array(
         f"len({result}.shape) == {type_.ndim}",
         f"{result}.layout == {type_.layout!r}",
         f"{result}.readonly == {type_.readonly}",
+        *_tail(f"{result}.shape", type_),
     )
     return result
+
+
+def _tail(shape: str, type_: ArrayType) -> list[str]:
+    return [f"{shape}[{-len(type_.tail)}:] == {type_.tail}"] if type_.tail else []
 
 
 def _read_scalar(source: _Source, name: str, value: object) -> str:

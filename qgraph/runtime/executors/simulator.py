@@ -155,12 +155,13 @@ class SimulatorExecutable:
         if code.reduces:
             return Shape(min(max(1, -(-count // (_BLOCK * (COARSENING if code.several else 1)))), _STRIDED_GRID), _BLOCK)
         if code.lanes:
-            return threads_per_row(count, call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK)
+            most = _BLOCK * WARP if code.broadcast else None
+            return threads_per_row(max(count, 1), call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK, most)
         several = code.several and count > _BLOCK * COARSENING
         if code.plane and count:
             axes = [call.host[self._hosts[name]] for name in code.counts[0]]
             tiles = code.plane == "tiles"
-            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, COARSENING if several else 1)
+            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, *code.share(several=several))
             down = -(-shape.blocks_down // _STRIDED_GRID)
             return shape if down == 1 else shape._replace(blocks_down=down, times=_STRIDED_GRID)
         return Shape(-(-count // (_BLOCK * COARSENING if several else _BLOCK)), _BLOCK)

@@ -174,11 +174,12 @@ class KernelNode:
         threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
         if self.code.reduces:
             return self._reducing(threads, host)
-        several = self.code.several and threads >= self._many
+        several = self.code.several and threads >= (self._many // 2 if self.code.jammed else self._many)
         if self.code.plane:
-            return self._over_plane([host[index] for index in self._counts[0]], COARSENING if several else 1)
+            return self._over_plane([host[index] for index in self._counts[0]], several=several)
         if self._inside is not None:
-            return self._checked(threads_per_row(max(threads, 1), host[self._inside], self.block), threads)
+            most = self._resident * self.block if self.code.broadcast else None
+            return self._checked(threads_per_row(max(threads, 1), host[self._inside], self.block, most=most), threads)
         share = self.block * COARSENING if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         return self._checked(Shape(grid, self.block), threads)
@@ -212,8 +213,9 @@ class KernelNode:
             raise self._too_long(f"this loop has {threads} iterations, and a launch holds {MAX_GRID * self.block}")
         return shape
 
-    def _over_plane(self, extents: Sequence[int], share: int) -> Shape:
-        shape = in_tiles(extents, self.block) if self.code.plane == "tiles" else by_rows(extents, self.block, share)
+    def _over_plane(self, extents: Sequence[int], *, several: bool) -> Shape:
+        tiles = self.code.plane == "tiles"
+        shape = in_tiles(extents, self.block) if tiles else by_rows(extents, self.block, *self.code.share(several=several))
         self._check_axes(extents)
         if shape.blocks > MAX_GRID or shape.times > MAX_GRID_DOWN:
             raise self._too_long(f"this loop has {math.prod(extents)} iterations, more than a launch holds")

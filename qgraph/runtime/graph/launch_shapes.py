@@ -17,6 +17,8 @@ _NARROW = 8
 # lengths, 32 on average, took longer with 1 and with 4.
 _FEW_INSIDE = 12
 _INSIDE = 2
+# The width of a block whose threads have several rows each: an H200 reads long pieces of rows faster.
+_WIDE = 4 * WARP
 # Idle threads at the end of each row, for one with work, that are no reason for a narrower block.
 _FEW_IDLE = 1 / 8
 
@@ -36,19 +38,23 @@ class Shape(NamedTuple):
         return self.blocks * self.blocks_down * self.times
 
 
-def by_rows(extents: Sequence[int], threads: int, share: int) -> Shape:
+def by_rows(extents: Sequence[int], threads: int, share: int, columns_each: int = 1) -> Shape:
     """The shape for a loop of several axes: x along the last one, y and z along the others together.
 
     Args:
         extents: iterations of each axis.
         threads: the most threads of a block.
-        share: rows that a thread has.
+        share: rows that a thread has: neighbours, or with three axes and more those of neighbouring planes.
+        columns_each: columns that a thread has.
 
     Returns:
         A shape with a thread for each column and ``share`` rows.
     """
-    columns, rows = max(extents[-1], 1), max(math.prod(extents[:-1]), 1)
-    across = min(_across(columns), threads)
+    wide = _WIDE if share > 1 and columns_each == 1 else WARP
+    if len(extents) > 2 and share > 1:
+        extents, share = (-(-extents[0] // share), *extents[1:]), 1
+    columns, rows = max(-(-extents[-1] // columns_each), 1), max(math.prod(extents[:-1]), 1)
+    across = min(_across(columns, wide), threads)
     down = min(threads // across, _power_of_two(-(-rows // share)))
     # A few rows: the block lies along them.
     across = min(threads // down, max(across, _power_of_two(columns)))
@@ -84,7 +90,7 @@ def in_tiles(extents: Sequence[int], threads: int) -> Shape:
     return Shape(-(-columns // across), across * TILE_HEIGHT, -(-down // times), 1, times)
 
 
-def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP) -> Shape:
+def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP, most: int | None = None) -> Shape:
     """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
 
     Args:
@@ -92,6 +98,7 @@ def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP
         inside: iterations of the loop inside it, on average.
         threads: of a block.
         warp: threads that can share one at most; where blocks are no whole warps, each thread has one of its own.
+        most: threads that are enough for the device; None where more of them read memory better.
 
     Returns:
         A shape with as many threads along x as share an iteration.
@@ -99,18 +106,19 @@ def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP
     lanes = 1
     if inside >= _FEW_INSIDE and threads % warp == 0:
         # The power of two that is nearest, as a factor.
-        while lanes < warp and 2 * (lanes * _INSIDE) ** 2 < inside**2:
+        enough = warp if most is None else most // iterations
+        while lanes < min(warp, enough) and 2 * (lanes * _INSIDE) ** 2 < inside**2:
             lanes *= 2
     if lanes > 1 and -(-iterations // (threads // lanes)) > MAX_GRID:
         lanes = 1
     return Shape(-(-iterations // (threads // lanes)), lanes, threads_down=threads // lanes)
 
 
-def _across(columns: int) -> int:
-    """The width of a block: a warp, or less where that leaves many threads without a column."""
+def _across(columns: int, wide: int) -> int:
+    """The width of a block: ``wide``, or less where that leaves many threads without a column."""
     if columns <= _NARROW:
         return _power_of_two(columns)
-    idle = {width: -columns % width / columns for width in (WARP, WARP // 2, _NARROW)}
+    idle = {width: -columns % width / columns for width in (wide, WARP, WARP // 2, _NARROW)}
     # The widest of those that leave the fewest idle, if all leave many.
     return next((width for width in idle if idle[width] <= _FEW_IDLE), min(idle, key=lambda width: idle[width]))
 

@@ -26,6 +26,7 @@ from qgraph.lowering.cache.key_texts import Unstable
 from qgraph.lowering.compile import compile_cpu
 from qgraph.lowering.numba_backend import cpu, elf, object_code
 from qgraph.options import Options
+from tests.conftest import THOROUGH
 from tests.processes import ROOT, run_python
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="machine code is kept on Linux")
@@ -57,6 +58,7 @@ def entries(folder):
 
 
 @LINUX
+@THOROUGH
 def test_other_processes_run_every_kernel_without_numba(folder):
     """At other addresses and with other hashes; they compile what they must, and then their Numba is whole."""
     cold = start(PYTHONHASHSEED="1")
@@ -71,6 +73,7 @@ def test_other_processes_run_every_kernel_without_numba(folder):
 
 
 @LINUX
+@THOROUGH
 def test_processes_that_compile_at_once(folder):
     processes = [subprocess.Popen([sys.executable, *PROGRAM, "one"], cwd=ROOT, stdout=subprocess.PIPE) for _ in range(2)]
     assert all(process.communicate(timeout=120)[0] and process.returncode == 0 for process in processes)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import math
 
+import numba
 import numpy as np
 import pytest
 
 import qgraph
+from qgraph.ir.functions import Function
+from qgraph.lowering.cache.memory_key import structural_key
 from qgraph.lowering.compile import compile_ptx
 from qgraph.lowering.numba_backend import cpu
 from qgraph.options import Options
@@ -132,6 +135,23 @@ def test_what_a_global_name_stands_for_is_compiled_in(compiled):
 
     assert [made(math.sqrt), made(math.cos), made(math.sqrt)] == [0.5, pytest.approx(math.cos(0.25)), 0.5]
     assert len(compiled) == 2
+
+
+FACTOR = 2.0
+
+
+@numba.njit
+def times_factor(number):
+    return number * FACTOR
+
+
+def test_what_a_function_of_numba_looks_at_is_compiled_in(monkeypatch):
+    tree = ast.parse("def kernel(x):\n    x[0] = times_factor(x[0])").body[0]
+    function = Function("kernel", tree, {"times_factor": times_factor}, "<kernel>")
+    before = structural_key(function)
+    assert structural_key(function) == before
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert structural_key(function) != before
 
 
 def test_clear_cache_compiles_anew(compiled):

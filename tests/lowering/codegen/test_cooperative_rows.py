@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 
 import qgraph
 from qgraph.ir.functions import Function
+from qgraph.lowering.codegen.cooperative_rows import STARTS
 from qgraph.lowering.codegen.cuda_codegen import Kernels
 from qgraph.lowering.codegen.generated_names import GUARD, NEXT, SLOTS, generated
 from qgraph.lowering.codegen.task_codegen import parameters_of
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Threads
 from qgraph.lowering.numbers.typing_contexts import python_function
+from qgraph.operations import intrinsics
 from qgraph.runtime.graph.launch_shapes import threads_per_row
 from qgraph.source import copied
 
@@ -204,3 +207,15 @@ def test_generated_code_never_assigns_to_its_parameters():
         with pytest.raises(AssertionError, match=parameter.name):
             parameters_of(plan.program, generated(f"{parameter.name} = 1"))
     assert parameters_of(plan.program, generated(f"_inside = {NEXT.name}")) == (NEXT,)
+
+
+@pytest.mark.parametrize("value", [np.int8(-7), np.uint64(6), np.float32(-0.0), np.float64(2.5)], ids=repr)
+def test_lanes_start_from_what_changes_nothing(value):
+    functions = {"+": operator.add, "*": operator.mul, "^": operator.xor}
+    assert STARTS.keys() == functions.keys()
+    for symbol, word in STARTS.items():
+        if symbol == "^" and value.dtype.kind == "f":
+            continue
+        start = getattr(intrinsics, word.removeprefix("_"))(value)
+        combined = functions[symbol](start, value)
+        assert (combined, np.signbit(combined)) == (value, np.signbit(value)), symbol

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,8 @@ def test_a_start_that_may_be_negative_is_looked_at(start, step):
     text = copies(start, "a[i] = b[i - 2]", step)
     assert text.count("for ") == 2
     assert text.count("_assume_ge(i, 2)") == 1
+    # All indices of the chunk are looked at, not its first or last one.
+    assert re.search(r"if _min\(.*\) >= 2 and _max\(.*\) < \d", text)
 
 
 @pytest.mark.parametrize(("start", "body"), [("-3", "a[i] = 1"), ("lo", "for k in range(n): a[i] += k"), ("lo", "a[0] = i")])

@@ -18,6 +18,7 @@ from qgraph.lowering.ptx import link
 from qgraph.operations import intrinsics
 from qgraph.options import Options
 from qgraph.runtime.executors.unrolled import cost
+from tests.conftest import THOROUGH
 from tests.processes import agrees_on_the_simulator
 
 
@@ -413,7 +414,7 @@ def test_one_thread_passes_the_end_on():
     assert re.search(r"if _cuda\.grid\(1\) == 0:\s+_slots\[_next\] = 0\s+return", found)
 
 
-@pytest.mark.parametrize("grid", [[], ["large"]])
+@pytest.mark.parametrize("grid", [[], pytest.param(["large"], marks=THOROUGH)])
 @pytest.mark.needs("compiler")
 def test_on_the_simulator_copies_do_what_plain_python_does(grid):
     agrees_on_the_simulator("tests.lowering.unrolled_on_simulator", *grid)

@@ -16,6 +16,7 @@ from qgraph.errors import KernelTypeError
 from qgraph.ir.functions import ParallelFunction
 from qgraph.operations import intrinsics
 from qgraph.source import Span
+from tests.conftest import THOROUGH
 from tests.processes import run_python
 
 ATOMICS = {function.__name__: function for function in language.ATOMICS}
@@ -309,6 +310,7 @@ print(cpu_calls.threading_layer())
 """
 
 
+@THOROUGH
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 def test_several_threads_call_on_every_layer(layer):
     done = run_python("-c", LAYER_PROGRAM, NUMBA_THREADING_LAYER=layer, NUMBA_NUM_THREADS="2")

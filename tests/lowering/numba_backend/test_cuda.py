@@ -16,6 +16,7 @@ from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.lowering.numba_backend import cuda, cuda_simulator
 from qgraph.lowering.ptx import link
 from qgraph.operations import intrinsics
+from tests.conftest import THOROUGH
 from tests.processes import run_python
 
 if cuda.simulator_active():
@@ -172,6 +173,7 @@ print(hashlib.sha256(text("f(x[i]) + g(x[i]) * f(2) ** g(3)", "entry").encode())
 """
 
 
+@THOROUGH
 def test_the_text_is_the_same_in_every_process():
     digests = set()
     for count, seed in (("0", "1"), ("3", "2")):

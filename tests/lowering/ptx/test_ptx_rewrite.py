@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.ptx.ptx_rewrite import without_fused_negations
+from qgraph.lowering.ptx.ptx_rewrite import without_fused_negations, without_results
 from tests.features.test_regressions import extremes_of_negations
 
 
@@ -19,6 +19,13 @@ def test_negations_are_two_instructions():
             "neg.s64 %rd1, %rd2; neg.f32 %f1, %f2;"
         ).split()
     )
+
+
+def test_an_atomic_whose_old_value_is_read_keeps_it():
+    read = "atom.global.add.u32 \t%r1, [%rd1], %r2;\nst.global.u32 [%rd2], %r1;\n"
+    unread = "atom.global.add.u32 \t%r3, [%rd1], %r2;\n"
+    assert without_results(read) == read
+    assert without_results(read + unread).split() == (read + "red.global.add.u32 [%rd1], %r2;").split()
 
 
 @pytest.mark.parametrize("dtype", ["int16", "int32"])

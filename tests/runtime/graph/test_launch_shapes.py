@@ -19,6 +19,9 @@ SIZES = st.integers(0, 2**40) | st.integers(0, 300)
 @given(st.lists(SIZES, min_size=2, max_size=4), st.integers(1, 1024), st.sampled_from([1, 4]))
 def test_every_column_and_every_row_has_a_thread(extents, threads, share):
     shape = by_rows(extents, threads, share)
+    if len(extents) > 2:
+        # The rows that a thread has are those of neighbouring planes.
+        extents, share = [-(-extents[0] // share), *extents[1:]], 1
     rows, columns = math.prod(extents[:-1]), extents[-1]
     assert min(shape) >= 1
     assert shape.threads * shape.threads_down <= threads
@@ -84,9 +87,14 @@ def test_shapes(extents, shape):
 
 
 def test_rows_that_a_thread_has():
-    assert by_rows((1024, 1024), 256, 4) == (32, 32, 32, 8, 1)
-    assert by_rows((30, 1024), 256, 4) == (32, 32, 1, 8, 1)
+    assert by_rows((1024, 1024), 256, 4) == (8, 128, 128, 2, 1)
+    assert by_rows((30, 1024), 256, 4) == (8, 128, 4, 2, 1)
+    assert by_rows((1024, 90), 256, 4) == (3, 32, 32, 8, 1)
     assert by_rows((5, 64), 256, 4) == (1, 64, 1, 2, 1)
+
+
+def test_neighbouring_planes_that_a_thread_has():
+    assert by_rows((30, 64, 1024), 256, 4) == by_rows((8, 64, 1024), 256, 4)._replace(blocks_down=256)
 
 
 @given(SIZES, SIZES, st.integers(1, 1024))

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from qgraph.lowering.codegen.nonnegative_indices import with_natural_remainders
+from qgraph.lowering.numbers.nonnegative_indices import with_natural_remainders
 from qgraph.operations import intrinsics
 
 
@@ -34,6 +34,7 @@ def test_remainders_of_extents_and_positive_constants_are_natural(code, expected
     [
         "a[i] = k % 8",
         "a[i] = b[k % -8]",
+        "a[i] = b[k % 0]",
         "a[i] = b[k % n]",
         "a[i] = b[k % d.shape[0]]",
         "a[i] = b[k // 8]",
@@ -43,6 +44,15 @@ def test_remainders_of_extents_and_positive_constants_are_natural(code, expected
 )
 def test_no_others_are(code):
     assert told(code) == code
+
+
+def test_a_constant_of_a_negative_number_is_none():
+    """As that of a global: where it is written it is an operator and a constant."""
+    tree = ast.parse("a[i] = b[k % 8]")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant):
+            node.value = -8
+    assert ast.unparse(with_natural_remainders(tree.body, ())) == "a[i] = b[k % -8]"
 
 
 def test_the_statements_stay_as_they_were():

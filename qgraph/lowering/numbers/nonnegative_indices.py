@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from qgraph.ir.trees import call_of
-from qgraph.lowering.codegen.generated_names import Statements
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 
-def with_natural_remainders(statements: Statements, arrays: Collection[str]) -> Statements:
+def with_natural_remainders(statements: Sequence[ast.stmt], arrays: Collection[str]) -> Sequence[ast.stmt]:
     """The same statements, but each ``x % array.shape[0]`` and ``x % 8`` in an index is said not to be negative.
 
     A remainder has the sign of its divisor, or is 0, and it would cost a test for each element to find out.

@@ -1,0 +1,485 @@
+"""Vectors and matrices in bodies: rows of arrays that meet them are taken apart, and so are stores of them to rows.
+
+Operations of vectors stay as they are written: compilers know them by the types of values. What has to be known here is which
+values are vectors, and of which shape: ``x[i] += dt * v`` is ``x[i, 0] += t[0]`` and so on, as all that follows sees it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qgraph.frontend.bodies.array_expressions import array_of
+from qgraph.frontend.bodies.array_resolution import ArrayResolution
+from qgraph.frontend.bodies.value_resolution import at
+from qgraph.frontend.desugar.augmented_assignment import as_assignment
+from qgraph.frontend.inference.indexing import is_whole, word
+from qgraph.frontend.inference.ranks import (
+    is_new_axis,
+    known,
+    known_object,
+    may_be_tuple,
+    operands_of,
+    parts_of,
+    rank,
+    with_operands,
+)
+from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Private, StructRef, Value, ViewRef
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.argument_types import ArrayType, Leaf, TailFound, names_its_fields
+from qgraph.ir.trees import assign, at_place, load
+from qgraph.language import Func
+from qgraph.operations import random_numbers, vectors
+from qgraph.operations.table import OPERATIONS, is_one_of
+from qgraph.operations.vectors import Components, Shape
+from qgraph.source import as_written, copied, standing_for
+
+_MAKERS = (vectors.vec, vectors.mat)
+
+
+def makes_vectors(source: SourceFunction, seen: frozenset[object] = frozenset()) -> bool:
+    """Whether a function, or a func that it calls, makes vectors or matrices."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            called = _called(source, node.func)
+            if any(called is maker for maker in _MAKERS):
+                return True
+            if isinstance(called, Func) and called not in seen and makes_vectors(called.source, seen | {called}):
+                return True
+    return False
+
+
+def _called(source: SourceFunction, node: ast.expr) -> object:
+    if isinstance(node, ast.Attribute):
+        return getattr(_called(source, node.value), node.attr, None)
+    return source.closure.get(node.id, source.globals.get(node.id)) if isinstance(node, ast.Name) else None
+
+
+def may_be_vector(scope: Scope, node: ast.expr) -> bool:
+    """Whether there is a vector or matrix anywhere in an expression."""
+    return any(_is_one(scope, child) for child in ast.walk(node) if isinstance(child, ast.expr))
+
+
+def _is_one(scope: Scope, node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        called = known_object(scope, node.func)
+        if isinstance(called, Func):
+            return makes_vectors(called.source)
+        return any(called is maker for maker in _MAKERS)
+    return isinstance(node, (ast.Name, ast.Attribute)) and bool(shape_of_binding(known(scope, node)))
+
+
+def shape_of_binding(bound: Binding | None) -> Shape | None:
+    """The shape of the vector or matrix that a name stands for; None where it stands for anything else."""
+    match bound:
+        case Private(vector=shape):
+            return shape or None
+        case StructRef() if issubclass(bound.type.cls, Components):
+            return bound.type.cls.shape_
+        case Value(value=value):
+            return vectors.shape_of(value)
+    return None
+
+
+def _holds_vectors(bound: Binding) -> bool:
+    children = bound.children.values() if isinstance(bound, StructRef) else ()
+    return bool(shape_of_binding(bound)) or any(map(_holds_vectors, children))
+
+
+@dataclass(frozen=True, slots=True)
+class _LastAxes:
+    """The extents of an array's last axes, as far as they are known, and the path of the argument that may tell more."""
+
+    tail: Shape
+    path: str
+
+
+class VectorResolution(ArrayResolution):
+    """Rewrites statements and expressions in which vectors meet rows of arrays."""
+
+    # The shape of what the function returns, where that is a vector.
+    returned: Shape | None = None
+
+    @abstractmethod
+    def shape_of_call(self, node: ast.Call) -> Shape | None:
+        """The shape of what the func that ``node`` calls returns."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node in the place of ``node``; where there are vectors, it is no expression of arrays."""
+        if isinstance(node, ast.BinOp) and self.has_vectors and may_be_vector(self._scope, node):
+            return self.visit_BinOp(node)
+        if isinstance(node, ast.Call) and self.has_vectors and may_be_vector(self._scope, node):
+            return self.visit_Call(node)
+        return super().visit(node)
+
+    @functools.cached_property
+    def has_vectors(self) -> bool:
+        """Whether there may be vectors: most functions have none, and nothing is looked for."""
+        scope = self._scope
+        outside = map(scope.source.globals.get, scope.source.function.__code__.co_names)
+        known_values = (*outside, *scope.source.closure.values())
+        return (
+            makes_vectors(scope.source)
+            or any(map(_holds_vectors, scope.names.values()))
+            or any(vectors.shape_of(value) for value in known_values)
+        )
+
+    # --- shapes --------------------------------------------------------------------------------------------------------
+
+    def shape(self, node: ast.expr) -> Shape | None:
+        """The shape of an expression that is a vector or matrix; None of any other one."""
+        return self._shape(node) if self.has_vectors and may_be_vector(self._scope, node) else None
+
+    def _shape(self, node: ast.expr) -> Shape | None:
+        bound = known(self._scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+        if bound is not None:
+            return shape_of_binding(bound)
+        match node:
+            case ast.Subscript(value=value):
+                whole = self._shape(value)
+                return whole[1:] or None if whole is not None and len(parts_of(node)) == 1 else None
+            case ast.Attribute(value=value, attr="T"):
+                return self._result(node, "T", value)
+            case ast.BinOp(left=left, right=right):
+                return self._result(node, OPERATIONS.by_syntax[type(node.op)].symbol, left, right)
+            case ast.UnaryOp(operand=operand):
+                return self._shape(operand)
+            case ast.IfExp(body=body, orelse=orelse):
+                return self._shape(body) or self._shape(orelse)
+            case ast.Call():
+                return self._shape_of_call(node)
+        return None
+
+    def _result(self, node: ast.expr, name: str, *operands: ast.expr) -> Shape | None:
+        shapes = [self._shape(each) for each in operands]
+        if not any(shapes):
+            return None
+        try:
+            return vectors.result_shape(
+                name, *(shape or self._of_row(each) for shape, each in zip(shapes, operands, strict=True))
+            )
+        except vectors.ShapeError as error:
+            raise self._scope.error(
+                f"`{as_written(node)}`: {error}", node, "both sides have one shape, or one is a number; a product is `@`"
+            ) from None
+
+    def _of_row(self, node: ast.expr) -> Shape:
+        return self._extents(node) if rank(self._scope, node) else ()
+
+    def _shape_of_call(self, node: ast.Call) -> Shape | None:
+        called = known_object(self._scope, node.func)
+        if isinstance(called, Func):
+            return self.shape_of_call(node)
+        if called is vectors.vec:
+            return (len(node.args),) if len(node.args) != 1 else self._shape_of_only(node.args[0])
+        if called is vectors.mat:
+            first = self._of_vector(node.args[0]) if node.args else ()
+            return first if len(first) == 2 else (len(node.args), *first)
+        if called is None and isinstance(node.func, ast.Attribute) and node.func.attr in vectors.METHODS:
+            found = self._result(node, node.func.attr, node.func.value, *node.args)
+            return found or None
+        return None
+
+    def _shape_of_only(self, node: ast.expr) -> Shape:
+        """The shape of a vector of ``node`` alone: a row, a tuple, or a number."""
+        found = self._of_vector(node) or _size_of_call(self._scope, node)
+        if not found and may_be_tuple(self._scope, node):
+            raise self._scope.error(
+                f"the length of `{as_written(node)}` is not known before types are inferred",
+                node,
+                "write the components: a, b = ..., then qgraph.vec(a, b)",
+            )
+        return found or (1,)
+
+    def _of_vector(self, node: ast.expr) -> Shape:
+        if isinstance(node, ast.Tuple):
+            return (len(node.elts),)
+        return self._shape(node) or self._of_row(node)
+
+    # --- rows of arrays ------------------------------------------------------------------------------------------------
+
+    def _extents(self, node: ast.expr) -> Shape:
+        """The extents of a row, or of another part of an array with its last axes.
+
+        Raises:
+            TailFound: they will be known when the kernel is compiled for them.
+            KernelSyntaxError: they are not known.
+        """
+        axes = rank(self._scope, node)
+        if axes > 2:
+            raise self._scope.error(
+                f"`{as_written(node)}` has {axes} dimensions, and meets a vector or matrix", node, "take a row of it"
+            )
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+            return self._extents(next(each for each in operands_of(node) if rank(self._scope, each) == axes))
+        found = self._last_axes(node)
+        if found is not None and len(found.tail) >= axes:
+            return found.tail[len(found.tail) - axes :]
+        if found is not None and found.path:
+            raise TailFound(found.path, axes)
+        raise self._scope.error(
+            f"the length of `{as_written(node)}` is not known before the call, and a vector has a fixed one",
+            node,
+            "take a whole row of an argument, `x[i]`, or write the components: qgraph.vec(a[0], a[1])",
+        )
+
+    def _last_axes(self, node: ast.expr) -> _LastAxes | None:
+        """What is known of a part of an array that has its last axes; None for any other part."""
+        base, indices = _taken_apart(self._scope, node)
+        if any(isinstance(each, ast.Slice) or is_new_axis(self._scope, each) for each in indices):
+            return None
+        match known(self._scope, base):
+            case LeafRef(leaf=Leaf(path=path, type=ArrayType(tail=tail))):
+                return _LastAxes(tail, path)
+            case ViewRef(leaf=Leaf(path=path, type=ArrayType(ndim=ndim, tail=tail)), along=along):
+                left = along[len(indices) :]
+                axes = [*range(ndim - len(left), ndim)]
+                return _LastAxes(tail, path) if [each.axis for each in left] == axes and all(map(is_whole, left)) else None
+            case Private(array=ArrayType(tail=tail), rows_of=path):
+                return _LastAxes(tail, path)
+        return None
+
+    def _as_row(self, bound: Private, node: ast.expr) -> Private:
+        """``bound``, which is ``node``, with what is known of its last axes."""
+        found = self._last_axes(node) if bound.array is not None else None
+        if found is None or bound.array is None:
+            return bound
+        return replace(bound, array=replace(bound.array, tail=found.tail[-bound.array.ndim :]), rows_of=found.path)
+
+    def _note_arrays(self, node: ast.Assign) -> None:
+        super()._note_arrays(node)
+        if not self.has_vectors:
+            return
+        for target, value in (pair for each in node.targets for pair in _pairs(each, node.value)):
+            bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+            if isinstance(target, ast.Name) and isinstance(bound, Private) and target.id not in self.rebound:
+                self._scope.names[target.id] = self._as_row(bound, value)
+
+    def _components(self, node: ast.expr) -> ast.expr:
+        """A row, or a matrix, of an array as a vector, whose elements are read; any other expression as it is."""
+        if not rank(self._scope, node):
+            return node
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+            operands = [self._components(each) if isinstance(each, ast.expr) else each for each in operands_of(node)]
+            return with_operands(node, operands) or node
+        shape = self._extents(node)
+        if not all(1 <= extent <= vectors.MOST for extent in shape):
+            found = f"`{as_written(node)}` has {' by '.join(map(str, shape))} elements"
+            raise self._scope.error(found, node, f"a vector has 1 to {vectors.MOST} components: write a loop")
+        rows = [word(self._scope, vectors.vec, *(_item(node, place) for place in places)) for places in _places_of_rows(shape)]
+        made = rows[0] if len(shape) == 1 else word(self._scope, vectors.mat, *rows)
+        return standing_for(at_place(made, node), node)
+
+    # --- expressions ---------------------------------------------------------------------------------------------------
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """An operator; a row that meets a vector is one."""
+        if self.shape(node.left) is None and self.shape(node.right) is None:
+            return super().visit_BinOp(node)
+        self._shape(node)
+        left, right = (self.visit(self._components(each)) for each in (node.left, node.right))
+        if isinstance(node.op, ast.MatMult):
+            return at(self._call(vectors.matmul, "_matmul", left, right), node)
+        node.left, node.right = left, right
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """``m[i, j]`` of a matrix is ``m[i][j]``."""
+        indices = parts_of(node)
+        if len(indices) == 2 and known(self._scope, node) is None and len(self.shape(node.value) or ()) == 2:
+            first, second = indices
+            row = at(ast.Subscript(node.value, first, ast.Load()), node)
+            node = at(ast.Subscript(standing_for(row, node), second, node.ctx), node)
+        if isinstance(node.ctx, ast.Store) and self.shape(node.value) is not None:
+            raise self._scope.error(
+                f"`{as_written(node)}` is a component of a vector or matrix, which does not change",
+                node,
+                "make a new one: v = qgraph.vec(a, v[1], v[2])",
+            )
+        return super().visit_Subscript(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """``m.T``."""
+        if node.attr == "T" and known(self._scope, node) is None and self.shape(node.value) is not None:
+            return at(self._call(vectors.transposed, "_transposed", self.visit(node.value)), node)
+        return super().visit_Attribute(node)
+
+    def vector_call(self, node: ast.Call) -> ast.expr | None:
+        """What stands for a call that makes a vector of a row, or for one of a vector's method; None for any other."""
+        called = known_object(self._scope, node.func)
+        if any(called is maker for maker in _MAKERS):
+            if any(isinstance(each, ast.Starred) for each in node.args) or node.keywords or not node.args:
+                raise self._scope.error(f"`{as_written(node)}` is not understood", node, "write its components out")
+            if len(node.args) == 1 and self._of_row(node.args[0]):
+                return self.visit(self._components(node.args[0]))  # type: ignore[no-any-return]
+            node.args = [self._components(each) for each in node.args]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in vectors.METHODS and called is None:
+            owner = node.func.value
+            if self.shape(owner) is not None and not node.keywords:
+                self._result(node, node.func.attr, owner, *node.args)
+                operands = [self.visit(self._components(each)) for each in (owner, *node.args)]
+                return at(self._call(vectors.METHODS[node.func.attr], f"_{node.func.attr}", *operands), node)
+        return None
+
+    def _place(self, bound: Binding, node: ast.expr) -> ast.expr:
+        shape = shape_of_binding(bound)
+        if shape is None or isinstance(bound, Private):
+            return super()._place(bound, node)
+        function = vectors.vec if len(shape) == 1 else vectors.mat
+        value: Any = bound.value if isinstance(bound, Value) else ()
+        parts = bound.children.values() if isinstance(bound, StructRef) else map(Value, value)
+        return at(self._call(function, f"_{function.__name__}", *(self._place(each, node) for each in parts)), node)
+
+    # --- statements ----------------------------------------------------------------------------------------------------
+
+    def vector_assignment(self, node: ast.Assign | ast.AugAssign) -> list[ast.stmt] | None:
+        """What stands for an assignment of vectors; None for any other, and for one to names alone, which stays."""
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and self.shape(node.target) is not None:
+            return self._statements(as_assignment(node))
+        pairs = [pair for target in targets for pair in _pairs(target, node.value)]
+        shapes = [self.shape(value) for _, value in pairs]
+        self._refuse_rows(pairs)
+        if not any(shapes):
+            return None
+        if len(pairs) == 1 and isinstance(pairs[0][0], ast.Subscript):
+            return self._store(node, pairs[0][0], shapes[0] or ())
+        for (target, _), shape in zip(pairs, shapes, strict=True):
+            bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+            if (
+                shape
+                and not isinstance(bound, Private)
+                and not (isinstance(target, ast.Tuple) and len(target.elts) == shape[0])
+            ):
+                raise self._scope.error(
+                    f"`{as_written(target)}` is assigned a vector or matrix",
+                    target,
+                    "in a loop assign it to a name of the iteration's own, or to a row of an array, by itself",
+                )
+        return None
+
+    def _refuse_rows(self, pairs: Sequence[tuple[ast.expr, ast.expr]]) -> None:
+        for target, value in pairs:
+            bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+            if isinstance(bound, Private) and bound.vector and self.shape(value) is None and rank(self._scope, value):
+                raise self._scope.error(
+                    f"`{as_written(target)}` is a vector or matrix, and is assigned `{as_written(value)}`, a part of an array",
+                    value,
+                    f"a copy of its elements is a vector: qgraph.{'vec' if len(bound.vector) == 1 else 'mat'}(...)",
+                )
+
+    def vectors_in(self, node: ast.Assign) -> dict[str, Private]:
+        """What names stand for after an assignment: vectors, and what was one before."""
+        pairs = [pair for target in node.targets for pair in _pairs(target, node.value)]
+        found: dict[str, Private] = {}
+        for target, value in pairs:
+            shape = self.shape(value)
+            bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
+            if isinstance(target, ast.Name) and isinstance(bound, Private) and (shape or bound.vector):
+                found[target.id] = replace(bound, array=None, is_tuple=False, vector=shape or ())
+        return found
+
+    def with_shape(self, bound: Private, argument: ast.expr, source: SourceFunction) -> Private:
+        """What a func is given, with its shape where it is a vector, or a row of an array for a func that makes vectors."""
+        shape = self.shape(argument)
+        if shape:
+            return replace(bound, array=None, is_tuple=False, vector=shape)
+        return self._as_row(array_of(self._scope, "", argument), argument) if makes_vectors(source) else bound
+
+    def _store(self, node: ast.Assign | ast.AugAssign, target: ast.Subscript, shape: Shape) -> list[ast.stmt]:
+        """The value, and then a store of each component."""
+        extents = self._of_row(target)
+        if extents != shape:
+            found = "has {}".format(" by ".join(map(str, extents)) + " elements") if extents else "is one number"
+            raise self._scope.error(
+                f"`{as_written(target)}` {found}, and {' by '.join(map(str, shape))} are assigned",
+                node,
+                "a vector goes to a row of its length, a matrix to a part of its shape",
+            )
+        whole = f"_w{node.lineno}_{node.col_offset}"
+        self._scope.names[whole] = Private(self._body.unit.local_name(whole), vector=shape)
+        statements: list[ast.stmt] = [assign(whole, node.value)]
+        for place in itertools.product(*map(range, shape)):
+            part: ast.expr = load(whole)
+            for index in place:
+                part = ast.Subscript(part, ast.Constant(index), ast.Load())
+            element = _item(target, place)
+            element.ctx = ast.Store()
+            made = ast.Assign([element], part) if isinstance(node, ast.Assign) else ast.AugAssign(element, node.op, part)
+            statements.append(made)
+        return self._statements(*(at_place(each, node) for each in statements))
+
+    def _statements(self, *statements: ast.stmt) -> list[ast.stmt]:
+        return self.block([ast.fix_missing_locations(each) for each in statements])
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        """What a func gives may be a vector."""
+        if node.value is not None:
+            self.returned = self.shape(node.value) or self.returned
+        return super().visit_Return(node)
+
+
+def _size_of_call(scope: Scope, node: ast.expr) -> Shape:
+    """How many random numbers a call gives, where it gives a tuple of them."""
+    bound = known(scope, node.func) if isinstance(node, ast.Call) else None
+    of_generator = (
+        isinstance(bound, BoundFunc) and isinstance(bound.owner, StructRef) and names_its_fields(bound.owner.type.cls)
+    )
+    if not isinstance(node, ast.Call) or not (of_generator or is_one_of(known_object(scope, node.func), random_numbers.WORDS)):
+        return ()
+    sizes = [constant_of(each.value) for each in node.keywords if each.arg == "size"]
+    return tuple(size for size in sizes if size is not None)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for each, part in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(each, part)
+    else:
+        yield target, value
+
+
+def _places_of_rows(shape: Shape) -> list[list[tuple[int, ...]]]:
+    if len(shape) == 1:
+        return [[(k,) for k in range(shape[0])]]
+    return [[(row, k) for k in range(shape[1])] for row in range(shape[0])]
+
+
+def _taken_apart(scope: Scope, node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
+    """The array that ``node`` is a part of, and the indices."""
+    indices: list[ast.expr] = []
+    while isinstance(node, ast.Subscript) and known(scope, node) is None:
+        indices[:0] = _without_wholes(node)
+        node = node.value
+    return node, indices
+
+
+def _without_wholes(node: ast.Subscript) -> list[ast.expr]:
+    """The indices of ``x[i, :]`` without what takes all of the last axes."""
+    indices = parts_of(node)
+    while indices and isinstance(indices[-1], ast.Slice) and ast.unparse(indices[-1]) in (":", "::"):
+        indices = indices[:-1]
+    return indices
+
+
+def _item(node: ast.expr, place: Sequence[int]) -> ast.Subscript:
+    """An element of a row, by its place there."""
+    base, indices = (node.value, _without_wholes(node)) if isinstance(node, ast.Subscript) else (node, [])
+    every = [*map(copied, indices), *map(ast.Constant, place)]
+    inside = every[0] if len(every) == 1 else ast.Tuple(every, ast.Load())
+    return at(ast.Subscript(_read(base), inside, ast.Load()), node)
+
+
+def _read(node: ast.expr) -> ast.expr:
+    found = copied(node)
+    for child in ast.walk(found):
+        if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)):
+            child.ctx = ast.Load()
+    return found

@@ -1,0 +1,67 @@
+"""``qgraph.vec`` and ``qgraph.mat`` of numbers and tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic
+from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.numbers.type_promotion import is_integral, is_number, join_all, plain
+from qgraph.lowering.numbers.vectors import shape_of, type_of
+
+
+def vector_word(name: str) -> Intrinsic:
+    """The Numba type of ``qgraph.vec`` or ``qgraph.mat``: all components have the float type in which they meet."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        args = tuple(map(plain, args))
+        if name == "mat" and len(args) == 1 and shape_of(args[0]) is not None and len(shape_of(args[0]) or ()) == 2:
+            return context.make_signature(args[0], *args)
+        rows = [_numbers(context, name, each) for each in (args if name == "mat" else [_flat(args)])]
+        lengths = {len(row) for row in rows}
+        if len(lengths) != 1 or lengths == {0}:
+            raise context.typing_error("the rows of a matrix have one length" if name == "mat" else "vec() has no components")
+        joined = join_all(tuple(number for row in rows for number in row))
+        if is_integral(joined):
+            joined = context.float_type
+        if joined not in (types.float32, types.float64):
+            raise context.typing_error(f"a component of {name}() is a real number, not {joined}")
+        shape = (len(rows), *lengths) if name == "mat" else (*lengths,)
+        return context.make_signature(type_of(joined, shape), *args)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        result = sig.return_type
+        if sig.args == (result,):
+            return args[0]
+        if name == "vec":
+            return _vector(context, builder, result, sig.args, args)
+        return context.make_tuple(
+            builder,
+            result,
+            [_vector(context, builder, result.dtype, (kind,), (value,)) for kind, value in zip(sig.args, args, strict=True)],
+        )
+
+    return Intrinsic(name, typer, emit)
+
+
+def _flat(args: tuple[Any, ...]) -> Any:
+    return args[0] if len(args) == 1 and isinstance(args[0], types.BaseTuple) else types.BaseTuple.from_types(args)
+
+
+def _numbers(context: Any, name: str, kind: Any) -> tuple[Any, ...]:
+    if isinstance(kind, types.Array):
+        raise context.typing_error(f"{name}() of an array whose extent is not known: write its components out")
+    if not isinstance(kind, types.BaseTuple) or not all(map(is_number, kind.types)):
+        raise context.typing_error(f"{name}() takes {'numbers' if name == 'vec' else 'rows of numbers'}, not {kind}")
+    return tuple(kind.types)
+
+
+def _vector(context: Any, builder: Any, result: Any, kinds: Sequence[Any], values: Sequence[ir.Value]) -> ir.Value:
+    if len(kinds) == 1 and isinstance(kinds[0], types.BaseTuple):
+        (whole,), kinds = values, kinds[0].types
+        values = [builder.extract_value(whole, at) for at in range(len(kinds))]
+    cast = [context.cast(builder, value, kind, result.dtype) for value, kind in zip(values, kinds, strict=True)]
+    return context.make_tuple(builder, result, cast)
