@@ -9,7 +9,7 @@ from typing import Any
 
 from qgraph.runtime.arguments.backends import DEFAULTS
 from qgraph.runtime.values.prepared_call import Call
-from qgraph.specialisation import CapturedRun, Specialisation
+from qgraph.specialisation import CapturedRun, Specialisation, Variant
 
 # Entries of a kernel's dispatch cache.
 MAX_RECENT = 8
@@ -35,20 +35,34 @@ class CachedCall:
     next: CachedCall | None = None
 
 
+def still(variant: Variant, default: str | None) -> tuple[list[str], dict[str, Any]]:
+    """Conditions of every guard, and what the names in them stand for: arguments like those that it saw mean ``variant``.
+
+    ``default`` is what ``set_backend`` had chosen. All that was compiled in must be what it was, too.
+    """
+    names: dict[str, Any] = {"defaults": DEFAULTS, "default": default, "holds": variant.holds}
+    return ["defaults.backend is default", "holds()"], names
+
+
 def _no_key(*values: Any) -> None:
     """The key of any arguments, before there was a call."""
 
 
 class DispatchCache:
-    """The repeated calls of one kernel, by key."""
+    """The repeated calls of one kernel, by key.
 
-    __slots__ = ("_calls", "_lock", "_numbers", "_ran", "_seen", "key")
+    Calls read it without a lock: whatever they find, its guard says whether it is this call, and else it is found anew.
+    """
+
+    __slots__ = ("_calls", "_lock", "_numbers", "_ran", "_seen", "key", "last")
 
     def __init__(self, ran: LastRun, lock: threading.RLock) -> None:
         self._ran = ran
         self._lock = lock
         # The key of a call with these arguments, all positional; None for those that have none.
         self.key: Callable[..., tuple[Any, ...] | None] = _no_key
+        # The last call, if nothing else ran since; the guard of the one that came after it is tried first.
+        self.last: CachedCall | None = None
         # Which arguments are numbers: keys have their values.
         self._numbers: tuple[int, ...] | None = None
         # Keys of recent calls, and the calls that were repeated.
@@ -89,17 +103,10 @@ class DispatchCache:
             return
         from qgraph.runtime.arguments.guards import repeater
 
-        names: dict[str, Any] = {
-            "specialisation": specialisation,
-            "executable": executable,
-            "defaults": DEFAULTS,
-            "default": default,
-            "ran": self._ran,
-            "value": specialisation.value,
-            "holds": specialisation.variant.holds,
-        }
-        # The executable is still the one to run, and what was compiled in is what it was.
-        conditions = ["specialisation.executable is executable", "defaults.backend is default", "holds()"]
+        conditions, names = still(specialisation.variant, default)
+        names |= {"specialisation": specialisation, "executable": executable, "ran": self._ran, "value": specialisation.value}
+        # It is still the one to run.
+        conditions.append("specialisation.executable is executable")
         returns = specialisation.plan.program.result is not None
         done = ["ran.specialisation = specialisation", f"return {'value(numbers)' if returns else 'None'}"]
         again = repeater(values, found, conditions=conditions, done=done, names=names)
@@ -119,6 +126,7 @@ class DispatchCache:
 
     def forget(self) -> None:
         """No call is known any more, but which came lately."""
+        self.last = None
         # They name each other, and would live on until the next collection.
         for known in self._calls.values():
             known.next = None

@@ -125,8 +125,12 @@ def error_raised(error: type[Exception]) -> type[QGraphError]:
     return _RAISED[error]
 
 
-class StreamCaptured(CudaError):  # noqa: N818 - what happened, to be answered by nodes in the captured graph
-    """A launch was asked for on a stream that is being captured; nothing ran. ``call`` is what was to run, and where."""
+class NothingRan(CudaError):  # noqa: N818 - what happened, to be answered by the kernel
+    """A launch as it was prepared is not possible, and the kernel knows another way."""
+
+
+class StreamCaptured(NothingRan):
+    """The stream is being captured: nodes in that graph answer it. ``call`` is what was to run, and where."""
 
     def __init__(self, call: Any) -> None:
         super().__init__("a stream is being captured into a graph")

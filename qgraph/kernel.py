@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from qgraph.bound_kernel import Bound
-from qgraph.dispatch_cache import CachedCall, DispatchCache, LastRun, Launched
+from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
@@ -37,14 +37,10 @@ _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class _ArgumentGuard:
-    """How arguments of types that were seen before are read, and what they mean."""
+    """How arguments, global arrays included, of types that were seen before are read, and what they mean."""
 
-    # How many values there are: arguments and global arrays.
-    count: int
     read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
     variant: Variant
-    # Whether everything that was compiled in is what it was.
-    holds: Callable[[], bool]
     # What ``set_backend`` had chosen.
     default: str | None
     # The stream of such a call, from its leaves, where it is one only and nothing is copied; 0 where there are no streams.
@@ -73,7 +69,7 @@ class Kernel(ByName, Introspection):
     """
 
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
-    __slots__ = ("_counts", "_last", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants")
+    __slots__ = ("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants")
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
@@ -86,9 +82,6 @@ class Kernel(ByName, Introspection):
         # The one used last.
         self._latest: Specialisation | None = None
         self._recent = DispatchCache(self._ran, self._lock)
-        # The last cached call, if nothing else ran since; its recorded successor's guard is tried first, if
-        # arguments are all that a guard has to check.
-        self._last: CachedCall | None = None
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
@@ -105,54 +98,44 @@ class Kernel(ByName, Introspection):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel. Gives what it returns, for which the call then waits."""
         # Most calls are the one before them again.
-        last = self._last
+        recent = self._recent
+        last = recent.last
         if last is not None and not kwargs and (known := last.next) is not None:
             # Not called as a method would be, which is slower to find.
             run = known.run
-            try:
-                result = run(args)
-            except CudaError as error:
-                self._recover(error)
-            else:
-                if result is not CHANGED:
-                    if known is not last:
-                        self._last = known
-                    return result
+            result = run(args)
+            if result is not CHANGED:
+                recent.last = known
+                return result
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not the one before it again: like another one that there was, or a new one."""
-        last, self._last = self._last, None
-        key = None
+        recent = self._recent
+        last, recent.last, key = recent.last, None, None
         complete = bool(self._global_arrays)
         if complete:
             args, kwargs = self._complete(self._bind(args, kwargs)), {}
         if not kwargs:
             try:
-                key = self._recent.key(*args)
+                key = recent.key(*args)
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
-            known = self._recent.find(key)
-            if known is not None:
-                try:
-                    result = known.run(args)
-                except CudaError as error:
-                    self._recover(error)
-                else:
-                    if result is not CHANGED:
-                        if not complete:
-                            self._last = known
-                            if last is not None:
-                                last.next = known
-                        return result
+            known = recent.find(key)
+            if known is not None and (result := known.run(args)) is not CHANGED:
+                # Arguments are all that a guard has to look at where there are no global arrays.
+                if not complete:
+                    recent.last = known
+                    if last is not None:
+                        last.next = known
+                return result
         # Only complete positional arguments have a key.
         return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
 
     def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
         super()._use_arrays(arrays)
-        self._readings = []
+        self._forget_calls()
         self._recent.start_anew()
-        self._last = None
 
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
@@ -251,12 +234,12 @@ class Kernel(ByName, Introspection):
         """
         from qgraph.runtime.driver.driver import ContextLost, ExecutableClosed, NeedsIndex64
 
-        if isinstance(error, ExecutableClosed | StreamCaptured):
+        if isinstance(error, ExecutableClosed):
             return
         if isinstance(error, NeedsIndex64) and variant is not None:
             with self._lock:
                 variant.index64 = True
-                self._forget_recent()
+                self._forget_calls()
                 for specialisation in self._specialisations.values():
                     if specialisation.variant is variant and not specialisation.index64:
                         self._retire(specialisation)
@@ -265,17 +248,18 @@ class Kernel(ByName, Introspection):
             raise error
         self._close_executables()
 
-    def _forget_recent(self) -> None:
+    def _forget_calls(self) -> None:
+        """No argument was seen before."""
         self._recent.forget()
-        self._last = None
+        self._readings, self._latest = [], None
 
     # --- specialising --------------------------------------------------------------------------------------------------
 
     def _read(self, values: tuple[Any, ...]) -> _Read:
         """How these values are read, and what was read of them."""
         for reading in self._readings:
-            found = reading.read(values) if reading.count == len(values) else None
-            if found is not None and reading.default is DEFAULTS.backend and reading.holds():
+            found = reading.read(values)
+            if found is not None:
                 return values, reading, *found
         while True:
             try:
@@ -293,7 +277,7 @@ class Kernel(ByName, Introspection):
             GlobalArrayFound: the kernel uses a global array that is not among them.
         """
         default = DEFAULTS.backend
-        from qgraph.runtime.arguments.guards import Reader
+        from qgraph.runtime.arguments.guards import reader
 
         used, arguments = self._described(values)
         arrays = [value for value in arguments.values if isinstance(value, ArrayView)]
@@ -303,16 +287,16 @@ class Kernel(ByName, Introspection):
             variant = self._variants.get(key)
             if variant is None or not variant.holds():
                 self._forget_variant(key)
-                given = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
-                variant = Variant(*given, global_arrays=used, reads_disk=self._reads_disk)
+                what = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
+                variant = Variant(*what, global_arrays=used, reads_disk=self._reads_disk)
                 if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
                     self._forget_unused()
                 self._variants[key] = variant
-        leaves = variant.written_leaves, variant.single_leaves
-        owned = variant.program.returns_arrays
-        read = Reader(self._parameters(used), values, arguments, *leaves, owned=owned).read
+        given = (self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves)
+        conditions, names = still(variant, default)
+        read = reader(*given, owned=variant.program.returns_arrays, conditions=conditions, names=names)
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _ArgumentGuard(len(values), read, variant, variant.holds, default, stream)
+        reading = _ArgumentGuard(read, variant, default, stream)
         self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]
         if len(values) - len(self._global_arrays) == self._positional:
             self._recent.watch_numbers(values)
@@ -320,10 +304,11 @@ class Kernel(ByName, Introspection):
 
     def _forget_variant(self, key: Any) -> None:
         variant = self._variants.pop(key, None)
+        if variant is None:
+            return
         for other in [k for k, s in self._specialisations.items() if s.variant is variant]:
             self._retire(self._specialisations.pop(other))
-        self._readings = []
-        self._latest = None
+        self._forget_calls()
 
     def _forget_unused(self, gone: Variant | None = None) -> None:
         """Let go of ``gone``, or of all variants, where they have no specialisation."""
@@ -370,7 +355,7 @@ class Kernel(ByName, Introspection):
 
     def _close_executables(self) -> None:
         with self._lock:
-            self._forget_recent()
+            self._forget_calls()
             for specialisation in self._specialisations.values():
                 self._retire(specialisation)
 
@@ -379,8 +364,7 @@ class Kernel(ByName, Introspection):
         gone = {key for key, variant in self._variants.items() if variant.backend == "cuda"}
         if not gone:
             return
-        self._forget_recent()
-        self._readings, self._latest = [], None
+        self._forget_calls()
         for key, specialisation in list(self._specialisations.items()):
             if specialisation.variant.backend == "cuda":
                 self._counts.add(specialisation.abandon())
@@ -417,8 +401,6 @@ class Kernel(ByName, Introspection):
             if self._variants:
                 forget_code()
             self._variants.clear()
-            self._readings = []
-            self._latest = None
 
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else Method(self, owner)

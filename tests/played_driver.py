@@ -157,6 +157,9 @@ class Played(simulated.Driver):
     def cuEventSynchronize(self, event):
         return (0,)
 
+    def cuStreamQuery(self, stream):
+        return (0,)
+
     # --- graphs ---
 
     def memset(self, what):

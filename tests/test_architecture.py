@@ -36,7 +36,7 @@ BETWEEN = ("polyhedral", "operations", "ir", "nodes")
 STAGES = {
     "frontend": "syntax facts names inference checks dependence desugar bodies statements arrays".split(),
     "lowering": "numbers intrinsics ptx cache graph codegen instrumentation numba_backend".split(),
-    "runtime": "values driver native arguments graph executors".split(),
+    "runtime": "values driver arguments graph executors".split(),
 }
 MOST_FILES = 18
 

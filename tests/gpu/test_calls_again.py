@@ -11,9 +11,8 @@ import pytest
 
 import qgraph
 from qgraph.errors import CudaError
+from qgraph.runtime.driver import native
 from qgraph.runtime.driver.driver import call, device, driver
-from qgraph.runtime.executors import relaunch
-from qgraph.runtime.native import native_launch
 from tests.processes import printed_by
 
 N = 5000
@@ -22,7 +21,7 @@ N = 5000
 @pytest.fixture(params=["machine code", "Python"])
 def way(request, monkeypatch):
     """How the driver is called when a call comes back."""
-    monkeypatch.setattr(native_launch, "is_worth_it", lambda: request.param == "machine code")
+    monkeypatch.setattr(native, "may_launch", lambda: request.param == "machine code")
     return request.param
 
 
@@ -91,7 +90,7 @@ def test_the_same_call(context, way, bound):
     for _ in range(5):
         run()
     assert not looked
-    assert isinstance(executable_of(kernel)._ready, relaunch._Direct) == (way == "machine code")
+    assert (executable_of(kernel)._ready().direct is not None) == (way == "machine code")
     kernel(y, 3.0)
     run()
     assert len(looked) == 2
@@ -215,6 +214,27 @@ def test_threads_with_calls_of_their_own(context):
     assert kernel.stats.replays == 1600
 
 
+def added(x, a):
+    for i in range(x.shape[0]):
+        x[i] += a
+
+
+def test_threads_with_the_same_call(context):
+    """They take turns at the one graph, whoever prepared its launch."""
+    kernel = qgraph.kernel(backend="cuda")(added)
+    x = on_device(np.zeros(N))
+    bound = kernel.bind(x, 1.0)
+
+    def work(_):
+        for turn in range(500):
+            (bound.launch if turn % 3 else lambda: kernel(x, 1.0))()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    np.testing.assert_array_equal(x.numpy(), 2000.0)
+    assert kernel.stats.replays == 2000
+
+
 def test_after_clear_cache(context):
     kernel = qgraph.kernel(backend="cuda")(scale)
     x = on_device(np.full(N, 4.0))
@@ -280,8 +300,6 @@ AFTER_A_RESET = """
 import numpy as np
 import qgraph
 from qgraph.errors import CudaError
-from qgraph.runtime.native import native_launch as cuda_direct
-from qgraph.runtime.executors import relaunch as cuda_repeat
 from qgraph.runtime.driver.driver import call, device, driver
 
 @qgraph.kernel(backend="cuda")

@@ -27,7 +27,7 @@ from qgraph.ir.artifacts import COPIED, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LA
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda_simulator
 from qgraph.operations import intrinsics
-from qgraph.runtime.driver import arena, stop_stream
+from qgraph.runtime.driver import arena, native, stop_stream
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import memory as cuda_memory
 from qgraph.runtime.driver import stream as cuda_stream
@@ -36,7 +36,6 @@ from qgraph.runtime.executors import base, graph_exec_cache, relaunch, resources
 from qgraph.runtime.executors import graph as cuda_graph
 from qgraph.runtime.executors import unrolled as cuda_unrolled
 from qgraph.runtime.graph import graph_builder, kernel_parameters, kernels, launch_serialiser, node_updates, nodes
-from qgraph.runtime.native import native_launch
 from qgraph.runtime.values.array_view import view_of_host
 from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.pending_errors import PendingErrors
@@ -342,7 +341,7 @@ def add_dependencies(graph, befores, afters, data, count):
 def install():
     for module in (
         arena,
-        native_launch,
+        native,
         cuda_driver,
         base,
         cuda_graph,
@@ -697,9 +696,10 @@ class ReplayCode:
         found = executable.again(Call(values, kernel.host_values(values), 0), lambda: self.stream)
         self.run = function_of(found)
 
-    def __call__(self, turns, *, looks, stream=0):
-        """Run with the arrays as they are, but for the flag, which is set to ``turns``."""
-        self.args[2][()] = turns
+    def __call__(self, turns=None, *, looks, stream=0):
+        """Run with the arrays as they are, but for the flag, which is set to ``turns`` where there is one."""
+        if turns is not None:
+            self.args[2][()] = turns
         mine = [each.copy() if isinstance(each, np.ndarray) else each for each in self.args]
         self.kernel.kernel.reference(*mine)
         self.stream, before, replays = stream, self.looked, self.executable.replays
@@ -729,8 +729,9 @@ class Turn:
             return plainly(request, repeat)
 
         # Its own way to the executable, which counts.
-        owner = types.SimpleNamespace(launch=launch, replays=0)
-        self.run = function_of(relaunch.again(owner, Call(values, kernel.host_values(values), 0), lambda: self.stream))
+        owner, call = types.SimpleNamespace(launch=launch), Call(values, kernel.host_values(values), 0)
+        repeat = relaunch.Relaunch(owner, kernel.executable._lock, ctypes.c_int64(), call)
+        self.run = function_of(relaunch.again(repeat, lambda: self.stream))
 
     def __call__(self, *, looks=None):
         mine = [each.copy() if isinstance(each, np.ndarray) else each for each in self.args]
@@ -809,8 +810,8 @@ def in_turn_with_scratch():
             each(looks=looks)
 
 
-def kept_from_other_threads():
-    """A launch from another thread may be on another stream of the same name, and use the same scratch memory."""
+def kept_for_all_threads():
+    """The default stream is one for all threads; where each has its own, graphs that share scratch memory keep no arguments."""
     kernel = Plain(summed, np.ones(3), np.zeros(1))
     calls = [Turn(kernel, np.arange(float(n)), np.zeros(1)) for n in (3, 5)]
     for _ in range(4):
@@ -819,10 +820,15 @@ def kept_from_other_threads():
     for each in calls:
         each(looks=0)
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(calls[0], looks=1).result()
-    for _ in range(4):
+        for each in calls:
+            pool.submit(each, looks=0).result()
+    graph_exec_cache.ONE_DEFAULT = False
+    kernel = Plain(summed, np.ones(3), np.zeros(1))
+    calls = [Turn(kernel, np.arange(float(n)), np.zeros(1)) for n in (3, 5)]
+    for _ in range(6):
         for each in calls:
             each(looks=1)
+    graph_exec_cache.ONE_DEFAULT = True
 
 
 def copied(x, y):
@@ -1097,12 +1103,43 @@ def kept_until_closed():
     assert len(driver.launched) == launched
 
 
+def repeated_without_loops():
+    given = np.arange(1.0, 4), np.zeros(3), 2.0
+    kernel = Plain(scaled, *given)
+    again, executable = ReplayCode(kernel, *given), kernel.executable
+    for looks in (1, 1, 0, 0):
+        again(looks=looks)
+    kernel.agrees(np.arange(5.0), np.zeros(5), 3.0)
+    changes = executable.argument_updates
+    again(looks=1)
+    assert executable.argument_updates == changes + 1
+    for looks in (1, 0):
+        again(looks=looks)
+    for stream, looks in ((1, 1), (1, 0), (0, 1), (0, 0)):
+        again(looks=looks, stream=stream)
+    Device.context_id += 1
+    for looks in (1, 0):
+        again(looks=looks)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(again, looks=0).result()
+    again(looks=0)
+    executable.replay(5)
+    again(looks=1)
+    again(looks=0)
+    values = (*(view_of_host(each, each) for each in (np.ones(4), np.ones(4))), 7.0)
+    executable.graph(Call(values, kernel.host_values(values), 0))
+    for looks in (1, 1, 0):
+        again(looks=looks)
+    executable.close()
+    is_closed(again.run)
+
+
 def repeated():
     kernel = Kernel(do_while, *arguments(do_while, 3), unrolled=False)
     again, executable = ReplayCode(kernel, *arguments(do_while, 3)), kernel.executable
     for looks in (1, 1, 0, 0):
         again(2, looks=looks)
-    # Another call in between, another stream, another context, another thread; each is looked at, and the one after.
+    # Another call in between, another stream, another context; each is looked at, and the one after. Another thread is not.
     kernel.agrees(*arguments(do_while, 3, n=9, a=5))
     changes = executable.argument_updates
     again(2, looks=1)
@@ -1115,10 +1152,8 @@ def repeated():
     for looks in (1, 0):
         again(4, looks=looks)
     with ThreadPoolExecutor(1) as pool:
-        for looks in (1, 0):
-            pool.submit(again, 2, looks=looks).result()
-    for looks in (1, 0):
-        again(2, looks=looks)
+        pool.submit(again, 2, looks=0).result()
+    again(2, looks=0)
     again.args[2][()] = 1
     executable.replay(5)
     again(2, looks=1)

@@ -6,6 +6,7 @@ array of that type costs one look-up.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import warnings
 import weakref
@@ -19,8 +20,7 @@ from qgraph.compat.cpython import pointer_in
 from qgraph.compat.framework_streams import cupy_stream_function, torch_stream
 from qgraph.errors import ArgumentError
 from qgraph.runtime.driver import driver as cuda_driver
-from qgraph.runtime.native.stream_guard import asker
-from qgraph.runtime.native.tensor_guard import can_look
+from qgraph.runtime.driver.native import may_look
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
 
 Adopter = Callable[[Any, str], ArrayView]
@@ -129,9 +129,6 @@ def watch_of(value: Any) -> Mapping[str, Comparison] | None:
     if adopter is _adopt_interface and isinstance(value, _numba_arrays()):
         # To make the interface takes 2 us.
         return {".shape": "is", ".stream": "is", ".gpu_data": "weakly"}
-    if adopter is _adopt_numpy and (value.flags.c_contiguous or value.flags.f_contiguous):
-        # As long as the flags say so, the places of its elements follow from the shape.
-        return {".shape": "==", ".dtype": "is", ".flags.num": "=="}
     return None if adopter is None else _WATCHED.get(adopter)
 
 
@@ -156,8 +153,8 @@ def _watch_torch(value: Any) -> Mapping[str, Comparison]:
 
 
 def are_seen_together(value: Any) -> bool:
-    """Whether ``tensor_guard`` sees all that ``watch_of`` names of the live array ``value``."""
-    return adopter_of(type(value)) is _adopt_torch and can_look(value)
+    """Whether ``native.look_at`` sees all that ``watch_of`` names of the live array ``value``."""
+    return adopter_of(type(value)) is _adopt_torch and may_look(value)
 
 
 def stream_finder(value: object) -> StreamFinder | None:
@@ -198,7 +195,7 @@ def _cupy_stream(value: Any) -> StreamFinder | None:
     capsule = cupy_stream_function()
     if capsule is not None:
         try:
-            return asker(pointer_in(capsule, b"intptr_t (void)"))
+            return ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(pointer_in(capsule, b"intptr_t (void)"))
         except ValueError:  # another signature
             pass
     current = sys.modules["cupy"].cuda.get_current_stream

@@ -1,6 +1,6 @@
 """Argument guards: generated straight-line functions that recognise the arguments of earlier calls.
 
-A ``Reader`` re-reads the leaves of arguments that have the types of those that ``describe`` saw, and a
+A ``reader`` re-reads the leaves of arguments that have the types of those that ``describe`` saw, and a
 ``repeater`` runs a call again if nothing changed at all; ``key_maker`` finds the one to ask.
 """
 
@@ -14,17 +14,18 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy
 
 from qgraph.compat.numpy import host_pointer
+from qgraph.errors import NothingRan
 from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, StructType, Type, field_names
 from qgraph.nodes.event import event_handle
-from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, Comparison, adopt, adopter_of, are_seen_together, watch_of
+from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments.flatten import HIGHEST, LOWEST, WEAK, Arguments, funcs_of, kind_of
-from qgraph.runtime.native import identity_guard
-from qgraph.runtime.native.tensor_guard import look_at
+from qgraph.runtime.driver.native import look_at
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode, Value
 
@@ -40,12 +41,6 @@ class _Source:
         self._lapses = lapses
         self._lines: list[str] = []
         self._names = 0
-        # Arrays that are looked at together, behind everything else. Expressions of what will be known by a weak reference, of
-        # attributes that must be the very objects that they were, and what must hold of them then.
-        self.together: dict[str, Any] = {}
-        self.weak: dict[str, object] = {}
-        self.very: dict[str, object] = {}
-        self.behind: list[str] = []
         self.namespace: dict[str, Any] = {}
 
     def constant(self, value: object) -> str:
@@ -110,8 +105,22 @@ def _maker(name: str, names: tuple[str, ...], text: str) -> Callable[..., Callab
     return made
 
 
-class Reader:
-    """Re-reads the leaves of calls whose arguments have the types of one that ``describe`` saw, on the same devices.
+def reader(
+    parameters: Sequence[str],
+    values: Sequence[object],
+    arguments: Arguments,
+    written: frozenset[int] = frozenset(),
+    single: frozenset[int] = frozenset(),
+    *,
+    owned: bool = False,
+    conditions: Sequence[str] = (),
+    names: Mapping[str, object] = MappingProxyType({}),
+) -> Callable[[Sequence[object]], tuple[tuple[Value, ...], bool] | None]:
+    """A function that reads the leaves of calls whose arguments have the types of one that ``describe`` saw, on its devices.
+
+    ``read(values)`` gives the leaves in order, and True where a glance tells that no written array shares memory with another
+    or with itself and single ones are: then nobody needs to look. It gives None where some type or device differs: then
+    ``describe`` must look. It raises an ArgumentError where a kernel cannot use an array.
 
     Args:
         parameters: the kernel's parameter names.
@@ -120,63 +129,42 @@ class Reader:
         written: the leaves that are arrays which the kernel writes.
         single: the leaves that must be arrays of one element.
         owned: whether the owner of each array must be what was passed, since the kernel may return it.
+        conditions: expressions that must hold besides, of ``names``.
+        names: what they stand for.
     """
+    source = _Source("None")
+    source.namespace.update(
+        names, View=ArrayView, ndarray=numpy.ndarray, pointer=host_pointer, adopt=adopt, LOWEST=LOWEST, HIGHEST=HIGHEST
+    )
+    source.require(f"len(values) == {len(values)}", *conditions)
+    leaves = iter(zip(arguments.leaves, arguments.values, strict=True))
+    results: list[str] = []
 
-    __slots__ = ("read",)
+    def visit(name: str, path: str, value: Any, type_: Type) -> None:
+        kind = kind_of(value)
+        if isinstance(type_, ConstantType):
+            _require_constant(source, name, value)
+        elif kind in ("tuple", "dataclass"):
+            assert isinstance(type_, StructType)
+            for (part, suffix, item), (_, inner) in zip(source.open_struct(name, value), type_.fields, strict=True):
+                visit(part, path + suffix, item, inner)
+        elif kind == "array":
+            leaf, view = next(leaves)
+            assert isinstance(view, ArrayView)
+            results.append(_read_array(source, name, path, value, leaf.type, view.device, owned=owned))
+        elif kind == "event":
+            next(leaves)
+            results.append(_read_event(source, name, value))
+        else:
+            next(leaves)
+            results.append(_read_scalar(source, name, value))
 
-    def __init__(
-        self,
-        parameters: Sequence[str],
-        values: Sequence[object],
-        arguments: Arguments,
-        written: frozenset[int] = frozenset(),
-        single: frozenset[int] = frozenset(),
-        *,
-        owned: bool = False,
-    ) -> None:
-        source = _Source("None")
-        source.namespace.update(
-            View=ArrayView, ndarray=numpy.ndarray, pointer=host_pointer, adopt=adopt, LOWEST=LOWEST, HIGHEST=HIGHEST
-        )
-        leaves = iter(zip(arguments.leaves, arguments.values, strict=True))
-        results: list[str] = []
-
-        def visit(name: str, path: str, value: Any, type_: Type) -> None:
-            kind = kind_of(value)
-            if isinstance(type_, ConstantType):
-                _require_constant(source, name, value)
-            elif kind in ("tuple", "dataclass"):
-                assert isinstance(type_, StructType)
-                for (part, suffix, item), (_, inner) in zip(source.open_struct(name, value), type_.fields, strict=True):
-                    visit(part, path + suffix, item, inner)
-            elif kind == "array":
-                leaf, view = next(leaves)
-                assert isinstance(view, ArrayView)
-                results.append(_read_array(source, name, path, value, leaf.type, view.device, owned=owned))
-            elif kind == "event":
-                next(leaves)
-                results.append(_read_event(source, name, value))
-            else:
-                next(leaves)
-                results.append(_read_scalar(source, name, value))
-
-        names = source.unpack("values", len(values))
-        for parameter, name, value, (_, type_) in zip(parameters, names, values, arguments.types, strict=True):
-            visit(name, parameter, value, type_)
-        simple = _simple(source, results, arguments.leaves, written, single)
-        source.line(f"return ({''.join(f'{result}, ' for result in results)}), {simple}")
-        self.read: Callable[[Sequence[object]], tuple[tuple[Value, ...], bool] | None] = source.compile("read")
-        """``read(values)`` gives the leaves, and True where a glance tells that no written array shares memory with
-        another or with itself and single ones are; then nobody needs to look. It raises as calling this object does."""
-
-    def __call__(self, values: Sequence[object]) -> tuple[Value, ...] | None:
-        """The values of all leaves, in order; None where some type or device differs, then ``describe`` must look.
-
-        Raises:
-            ArgumentError: an array that a kernel cannot use.
-        """
-        found = self.read(values)
-        return None if found is None else found[0]
+    unpacked = source.unpack("values", len(values))
+    for parameter, name, value, (_, type_) in zip(parameters, unpacked, values, arguments.types, strict=True):
+        visit(name, parameter, value, type_)
+    simple = _simple(source, results, arguments.leaves, written, single)
+    source.line(f"return ({''.join(f'{result}, ' for result in results)}), {simple}")
+    return source.compile("read")
 
 
 # So many pairs of arrays are compared one by one; more are sorted.
@@ -364,27 +352,33 @@ def repeater(
         names: what the names in ``conditions`` and ``done`` stand for.
     """
     source = _Source("CHANGED", "(AttributeError, ValueError)")
-    source.namespace |= {**call.names, **names, "CHANGED": CHANGED}
+    source.namespace |= {**call.names, **names, "CHANGED": CHANGED, "NothingRan": NothingRan}
     if conditions:
         source.require(*conditions)
     left = Counter(map(id, call.arrays))
     given: dict[int, list[str]] = {}
+    # One look tells of all of these, behind everything else. Another tensor in the same place is as good.
+    together: dict[str, Any] = {}
 
-    def watch_array(source: _Source, name: str, value: Any) -> None:
+    def watch_array(name: str, value: Any) -> None:
         if left[id(value)]:
             left[id(value)] -= 1
             given.setdefault(id(value), []).append(name)
+        elif are_seen_together(value):
+            together[name] = value
         else:
             _watch_array(source, name, value)
 
     try:
         for name, value in zip(source.unpack("values", len(values)), values, strict=True):
             _watch(source, name, value, watch_array)
-        _watch_weak(source)
     except _CannotWatch:
         return None
-    _watch_together(source)
-    return source.compile("again", [*call.statements([given[id(array)].pop(0) for array in call.arrays]), *done])
+    if together:
+        source.require(f"{source.constant(look_at([*together.values()]))}({', '.join(together)})")
+    run = call.statements([given[id(array)].pop(0) for array in call.arrays])
+    # Whoever is told that it is another call finds the other way, too.
+    return source.compile("again", ["try:", *(f"  {line}" for line in run), "except NothingRan: return CHANGED", *done])
 
 
 class _CannotWatch(Exception):  # noqa: N818 - an answer, never an error
@@ -395,74 +389,36 @@ def _watch_array(source: _Source, name: str, value: Any) -> None:
     attributes = watch_of(value)
     if attributes is None:
         raise _CannotWatch
-    if are_seen_together(value):
-        source.together[name] = value
-        return
     if hasattr(type(value), "__qgraph_identity__"):
         # It tells as much as a weak reference does, and may be held.
-        source.very[f"{name}.__qgraph_identity__"] = value.__qgraph_identity__
+        conditions = [f"{name}.__qgraph_identity__ is {source.constant(value.__qgraph_identity__)}"]
     else:
-        source.weak[name] = value
-    _watch_attributes(source, name, value, attributes)
-
-
-def _watch_weak(source: _Source) -> None:
-    """Look at which objects are the same, and then at the attributes of such arrays."""
-    if source.weak or source.very:
-        if identity_guard.can_look():
-            try:
-                look = source.constant(identity_guard.look_at([*source.weak.values()], [*source.very.values()]))
-            except TypeError:
-                raise _CannotWatch from None
-            source.require(f"{look}({', '.join([*source.weak, *source.very])})")
-        else:
-            held = {name: source.constant(_weakly(value)) for name, value in source.weak.items()}
-            alive = [f"{reference}() is {name} is not None" for name, reference in held.items()]
-            source.require(*alive, *(f"{name} is {source.constant(value)}" for name, value in source.very.items()))
-    if source.behind:
-        source.require(*source.behind)
-
-
-def _watch_together(source: _Source) -> None:
-    """Look at the tensors of which one look tells where they are; another one in the same place is as good."""
-    if source.together:
-        same = source.constant(look_at([*source.together.values()]))
-        source.require(f"{same}({', '.join(source.together)})")
-
-
-def _watch_attributes(source: _Source, name: str, value: Any, attributes: Mapping[str, Comparison]) -> None:
-    conditions = []
+        conditions = [_is_very(source, name, value)]
     for read, how in attributes.items():
         found = eval(f"value{read}", {"value": value})
         if how == "weakly":
-            source.weak[f"{name}{read}"] = found
-            continue
-        if how == "is" and name in source.weak:
-            source.very[f"{name}{read}"] = found
+            conditions.append(_is_very(source, f"{name}{read}", found))
             continue
         if isinstance(found, dict):
             # The interface of an array, which may be one that it keeps and changes.
             found = copy.deepcopy(found)
         conditions.append(f"{name}{read} {how} {source.constant(found)}")
-    if name in source.weak:
-        source.behind += conditions
-    elif conditions:
-        source.require(*conditions)
+    source.require(*conditions)
 
 
-def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Source, str, Any], None] = _watch_array) -> None:
+def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[str, Any], None]) -> None:
     kind = kind_of(value)
     if kind in ("tuple", "dataclass"):
         for part, _, item in source.open_struct(name, value):
             _watch(source, part, item, watch_array)
     elif kind == "array":
-        watch_array(source, name, value)
+        watch_array(name, value)
     elif kind == "event":
-        held, handle = source.constant(_weakly(value)), source.constant(event_handle)
-        source.require(f"{held}() is {name} is not None", f"{handle}({name}) == {source.constant(event_handle(value))}")
+        handle = source.constant(event_handle)
+        source.require(_is_very(source, name, value), f"{handle}({name}) == {source.constant(event_handle(value))}")
     elif kind == "callable":
         # A function may hold arrays in its closure.
-        source.require(f"{source.constant(_weakly(value))}() is {name} is not None")
+        source.require(_is_very(source, name, value))
     elif kind == "constant":
         _require_constant(source, name, value)
     elif kind == "other":
@@ -471,9 +427,10 @@ def _watch(source: _Source, name: str, value: Any, watch_array: Callable[[_Sourc
         _watch_scalar(source, name, value)
 
 
-def _weakly(value: object) -> weakref.ref[Any]:
+def _is_very(source: _Source, name: str, value: object) -> str:
+    """A condition: ``name`` is this very object, which is not held."""
     try:
-        return weakref.ref(value)
+        return f"{source.constant(weakref.ref(value))}() is {name} is not None"
     except TypeError:
         raise _CannotWatch from None
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from qgraph import forks
-from qgraph.errors import BackendError, CudaError
+from qgraph.errors import BackendError, CudaError, NothingRan
 from qgraph.forks import WAYS_OUT, in_child
 from qgraph.runtime.values.pending_errors import PendingErrors
 from qgraph.runtime.values.running_loops import RunningLoops
@@ -61,15 +61,15 @@ _HINTS = {
 }
 
 
-class ContextLost(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
+class ContextLost(NothingRan):
     """The primary context was reset from outside: modules, graphs and memory are gone, and their owner builds them again."""
 
 
-class NeedsIndex64(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
+class NeedsIndex64(NothingRan):
     """An array of several dimensions has more elements than the code can tell apart; nothing ran."""
 
 
-class ExecutableClosed(CudaError):  # noqa: N818 - what happened, to be answered by a rebuild
+class ExecutableClosed(NothingRan):
     """Another thread closed the executable before this launch had its lock: its kernel let go of it, and builds another."""
 
 

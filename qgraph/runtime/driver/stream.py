@@ -6,6 +6,7 @@ the device's context current (``with device.activate():``), since a default stre
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ LASTING = frozenset({DEFAULT_STREAM, LEGACY})
 CURRENT: ContextVar[int] = ContextVar("qgraph_stream", default=DEFAULT_STREAM)
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+# With this setting of cuda.bindings each thread has a default stream of its own.
+ONE_DEFAULT = os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") in ("", "0")
 
 
 def handle_of(stream: object) -> int:

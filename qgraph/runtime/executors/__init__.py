@@ -6,11 +6,12 @@ charge of loops, ``unrolled.py`` several graphs of the same kernels, ``single_bl
 block. ``captured.py`` adds a plan to a graph that somebody else captures: a launch on a captured stream raises
 ``StreamCaptured`` before anything changes, and the kernel answers with an executable of its own for that graph.
 
-Relaunch (``relaunch.py``): a call like the last one, on the same stream and thread, bypasses the lock. It checks the id of
-the current context and launches; lock holders call ``stop`` before they change shared state. The launch is machine code
-(``runtime/native``) unless the process compiled nothing. Calls that alternate between sets of arrays get an executable each
-of the same graph (``graph_exec_cache.py``), if all nodes are kernels; with shared scratch all launches must be of one stream
-and thread.
+A call that comes back (``relaunch.py``) has a ``Relaunch``, which knows the graph that has its arguments now, if one has: on
+the same stream, with the same context current, it is launched with nothing else, by machine code (``driver/native.py``) unless
+the process compiled nothing. All of that happens with the executable's lock held; whoever patches the graph closes the
+``Relaunch`` first, and whoever finds it closed goes the long way, ``CudaExecutable.launch``. Graphs with conditional nodes are
+launched from Python, in turn with others. Calls that alternate between sets of arrays get an executable each of the same graph
+(``graph_exec_cache.py``), if all nodes are kernels; with shared scratch all launches must be of one stream.
 
 Unrolled device loops: before each launch ``unrolled.py`` reads, without waiting, how many iterations each loop had in the
 last launch (page-locked words), and runs the graph that is fastest for that many; ``last_launch.reason`` says which.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +23,7 @@ from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out, fill
 from qgraph.runtime.driver.stop_stream import StopStream
 from qgraph.runtime.driver.stream import LASTING, is_capturing, private_stream, refuse_capture
 from qgraph.runtime.executors.graph_exec_cache import KEEP_AFTER
-from qgraph.runtime.executors.relaunch import PreparedLaunch, Relaunch, again, stop
+from qgraph.runtime.executors.relaunch import Relaunch, again
 from qgraph.runtime.executors.resources import Resources
 from qgraph.runtime.executors.single_block import BlockForm
 from qgraph.runtime.graph.graph_builder import RawGraph
@@ -29,7 +31,6 @@ from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.kernels import KernelContext, KernelNode, LoadedCode
 from qgraph.runtime.graph.node_updates import patch_kernels
 from qgraph.runtime.graph.nodes import NonKernelNodes
-from qgraph.runtime.native.native_launch import Counter
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import ResultReader
@@ -60,6 +61,8 @@ class CudaExecutable(ABC):
     _unfinished = _half_built = False
     # Whether it is built while a stream is captured: then nothing may wait for the device.
     _captured = False
+    # Whether the launch of one graph, and nothing of the host's, is what the same call takes again.
+    _repeats = False
     # Whether calls may have graphs of their own: not where the user launches ``graph`` directly.
     _keeps = True
     # Where the whole plan can run as one block: its kernel, and the other graph that is just this kernel.
@@ -67,8 +70,8 @@ class CudaExecutable(ABC):
     # What each launch reads and writes, in places that take no look-up: the dictionary has too many entries to be fast.
     __slots__ = (
         *("__dict__", "__weakref__", "_block", "_context_id", "_instance", "_kernels", "_launch_graph", "_launched", "_lock"),
-        *("_only_kernels", "_others", "_parameters", "_placed", "_ready", "_resources", "_results", "_token"),
-        *("_launches", "_repeats", "argument_updates"),
+        *("_inside", "_only_kernels", "_others", "_parameters", "_placed", "_ready", "_resources", "_results", "_token"),
+        *("_replays", "argument_updates"),
     )
 
     def __init__(self, plan: CudaPlan, device: DeviceContext, *, block_size: int | None, reason: str) -> None:
@@ -79,15 +82,14 @@ class CudaExecutable(ABC):
         self.nodes = len(plan.plan.nodes)
         # What is told of the plan's graph, while it runs as one block.
         self._as_whole = self.nodes, reason
-        # Launches of the long way, and of the short one.
-        self._launches, self._repeats = 0, Counter()
-        self.argument_updates = 0
+        self._replays, self.argument_updates = ctypes.c_int64(), 0
         self.reinstantiations = 0
         self.rebuilds = 0
-        self._lock = threading.Lock()
+        # A signal's handler may launch while this very thread does; whether it is in the midst of a change.
+        self._lock, self._inside = threading.RLock(), False
         self._token: object = None
-        # The last launch of the long way, where it can be repeated as it is.
-        self._ready: PreparedLaunch | None = None
+        # The call whose arguments the graph has, where it can be repeated as it is: whoever goes the long way closes it first.
+        self._ready: weakref.ref[Relaunch] | None = None
         self._launched = False
         self._block: BlockForm | None = None
         if not self._captured:
@@ -110,7 +112,7 @@ class CudaExecutable(ABC):
     @property
     def replays(self) -> int:
         """Launches so far."""
-        return self._launches + self._repeats.value
+        return self._replays.value
 
     def _prepare(self, plan: CudaPlan, block_size: int | None) -> None:
         resources = self._resources
@@ -245,27 +247,32 @@ class CudaExecutable(ABC):
             StreamCaptured: the stream is being captured; nothing ran. Later launches change the arguments in this graph.
         """
         with self._lock:
-            if self._ready is not None:
-                self._stop_repeating()
-            # In most calls the context in which the executable was built is current; no other one ever has its number.
-            pushed = driver.cuCtxGetId(None)[1] != self._context_id and self._enter()
+            if self._inside:
+                raise _called_inside()
+            pushed = False
             try:
-                kept = self._resources.kept
-                if request.stream not in LASTING and is_capturing(request.stream):
+                self._inside = True
+                if self._ready is not None:
+                    self._stop_repeating()
+                # In most calls the context in which the executable was built is current; no other one ever has its number.
+                pushed = driver.cuCtxGetId(None)[1] != self._context_id and self._enter()
+                stream, kept = request.stream, self._resources.kept
+                if stream not in LASTING and is_capturing(stream):
                     raise StreamCaptured(request)
                 if kept is not None:
-                    kept.about_to_launch(request.stream)
-                came_back = self._has(request)
+                    kept.about_to_launch(stream)
+                came_back = request.token is self._token is not None
                 if not came_back:
                     self._patch(request)
-                self._run_chosen(request.stream)
-                self._launches += 1
+                self._run_chosen(stream)
+                self._replays.value += 1
                 if self._results is not None:
-                    return self._read(self._results, request.stream)
-                if repeat is not None and not pushed:
-                    self._make_ready(repeat, request.stream, came_back)
+                    return self._read(self._results, stream)
+                if repeat is not None and self._repeats and not pushed:
+                    self._make_ready(repeat, stream, came_back)
                 return None
             finally:
+                self._inside = False
                 if pushed:
                     self.device.pop()
 
@@ -274,33 +281,45 @@ class CudaExecutable(ABC):
 
         It is a launch. Where the last one was the same, or such calls take turns, only the driver's launch is left of it.
         """
-        return again(self, request, find_stream)
+        return again(Relaunch(self, self._lock, self._replays, request), find_stream)
 
     def _make_ready(self, repeat: Relaunch, stream: int, came_back: bool) -> None:
         # To make it takes a while, so not at the first time.
         if came_back:
-            ready = self._ready = self._repeatable(stream)
-            if ready is not None:
-                repeat.go = ready.go
+            if self._context_id is not None:
+                self._ready = weakref.ref(repeat)
+                repeat.open(stream, self._context_id, *self._repeatable())
             return
         repeat.changes += 1
         if repeat.changes > KEEP_AFTER:
             self._keep(repeat, stream)
 
-    def _repeatable(self, stream: int) -> PreparedLaunch | None:
-        """The launch that just ran, where the same again would be one graph launch."""
-        return None
+    def _repeatable(self) -> tuple[Any, Callable[[Relaunch], Any] | None]:
+        """The executable graph that just ran, and what ``Relaunch.open`` wants to know; only where ``_repeats``."""
+        return None, None
 
     def _keep(self, repeat: Relaunch, stream: int) -> None:  # noqa: B027 - only one graph can have a second executable
         """Let ``repeat``, which just ran, have a graph of its own, where it can."""
 
     def _stop_repeating(self) -> None:
         # Before the graph is patched, or launched with other arguments.
-        ready = self._ready
-        if ready is not None:
-            stop((ready,))
-            # Only now: whoever interrupts the wait leaves it to the next one.
-            self._ready = None
+        repeat = None if self._ready is None else self._ready()
+        if repeat is not None:
+            repeat.close()
+        self._ready = None
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """While this lasts nobody launches, and no call is repeated afterwards before it went the long way again."""
+        with self._lock:
+            if self._inside:
+                raise _called_inside()
+            try:
+                self._inside = True
+                self._stop_repeating()
+                yield
+            finally:
+                self._inside = False
 
     def _end_keeping(self) -> None:
         if self._resources.kept is not None:
@@ -329,8 +348,7 @@ class CudaExecutable(ABC):
 
     def replay(self, stream: int) -> None:
         """Run with the arguments of the last ``launch``; raises as that does."""
-        with self._lock:
-            self._stop_repeating()
+        with self._changing():
             if not self._launched or self._unfinished:
                 raise CudaError("a replay needs a launch before it, which sets the arguments")
             pushed = self._enter()
@@ -341,7 +359,7 @@ class CudaExecutable(ABC):
             finally:
                 if pushed:
                     self.device.pop()
-            self._launches += 1
+            self._replays.value += 1
 
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments.
@@ -353,10 +371,6 @@ class CudaExecutable(ABC):
             f"this kernel does not run as one CUDA graph: {self.reason}",
             hint="see last_launch.path; the options graph=True and conditional='device' make it one",
         )
-
-    def _has(self, request: Call) -> bool:
-        """Whether the kernels have the arguments of this very call."""
-        return request.token is self._token is not None
 
     def _enter(self) -> bool:
         # What a reset took away must not be touched, so this comes before anything else.
@@ -457,10 +471,9 @@ class CudaExecutable(ABC):
 
     def close(self) -> None:
         """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
-        with self._lock:
-            self._stop_repeating()
+        with self._changing():
             if self._resources.kept is not None:
-                stop(self._resources.kept.readies)
+                self._resources.kept.close()
             # Not that of any context, nor what the driver says where there is none.
             self._context_id = -1
             self._finalizer.detach()
@@ -469,3 +482,10 @@ class CudaExecutable(ABC):
     def __repr__(self) -> str:
         name = self.plan.plan.program.name
         return f"<{type(self).__name__} of {name}: {self.nodes} nodes, {self.replays} replays>"
+
+
+def _called_inside() -> CudaError:
+    return CudaError(
+        "a signal's handler, or a finaliser, called the kernel whose launch it interrupted: nothing ran",
+        hint="let it set a flag, and call the kernel afterwards",
+    )

@@ -9,9 +9,10 @@ from typing import Any
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.plan import GraphPlan
 from qgraph.runtime.driver.driver import DeviceContext, driver, failure, outside_captures
+from qgraph.runtime.driver.stream import LASTING
 from qgraph.runtime.executors.base import CudaExecutable
 from qgraph.runtime.executors.graph_exec_cache import GraphExecCache
-from qgraph.runtime.executors.relaunch import GraphLaunch, PreparedLaunch, Relaunch, make_ready
+from qgraph.runtime.executors.relaunch import Relaunch
 from qgraph.runtime.executors.single_block import BlockForm
 from qgraph.runtime.graph.graph_builder import GraphInstance, Layout, RawGraph, add_node, node_of_task
 from qgraph.runtime.graph.kernels import KernelNode
@@ -29,7 +30,7 @@ class CudaGraphExecutable(CudaExecutable):
     """The whole plan as ONE graph; loops and branches are conditional nodes, decided on the device."""
 
     path = "cuda-graph"
-    _one_graph = True
+    _one_graph = _repeats = True
 
     def __init__(
         self,
@@ -50,8 +51,8 @@ class CudaGraphExecutable(CudaExecutable):
     def _build(self) -> None:
         self._patches = NodeUpdates([*self._kernels.values()])
         # A graph with conditional nodes takes turns with those of others.
-        decides = any(node.control is not None for node in self.plan.plan.nodes)
-        self._launch_graph = self.device.once(LaunchSerialiser).launch if decides else driver.cuGraphLaunch
+        self._decides = any(node.control is not None for node in self.plan.plan.nodes)
+        self._launch_graph = self.device.once(LaunchSerialiser).launch if self._decides else driver.cuGraphLaunch
         # The bytes of the memory that the graph takes, in the order of its allocation nodes; None where there is no graph.
         self._sizes: tuple[int, ...] | None = None
         self._instance = self._begin()
@@ -72,8 +73,7 @@ class CudaGraphExecutable(CudaExecutable):
     def _begin(self) -> GraphInstance:
         instance = GraphInstance()
         self._resources.graphs.append(instance)
-        decides = any(node.control is not None for node in self.plan.plan.nodes)
-        instance.exclusive = decides or bool(self._others.allocations)
+        instance.exclusive = self._decides or bool(self._others.allocations)
         return instance
 
     def _complete(self) -> None:
@@ -155,13 +155,12 @@ class CudaGraphExecutable(CudaExecutable):
 
     def graph(self, request: Call) -> RawGraph:
         """The graph, with these arguments."""
-        with self._lock:
-            self._stop_repeating()
+        with self._changing():
             pushed = self._enter()
             try:
                 self._end_keeping()
                 self._stay_whole()
-                if not self._has(request):
+                if request.token is not self._token or self._token is None:
                     self._patch(request)
                 return self._raw()
             finally:
@@ -182,15 +181,31 @@ class CudaGraphExecutable(CudaExecutable):
     def _raw(self) -> RawGraph:
         return RawGraph(self._instance.graph, self._instance.executable)
 
-    def _repeatable(self, stream: int) -> PreparedLaunch | None:
-        block = self._block
-        if block is not None and block.chosen:
-            return make_ready(stream, GraphLaunch(self._context_id, block.executable, driver.cuGraphLaunch, self._repeats))
-        executable, settled = self._running()
-        return make_ready(stream, GraphLaunch(self._context_id, executable, self._launch_graph, self._repeats, settled))
+    def _repeatable(self) -> tuple[Any, Callable[[Relaunch], Any] | None]:
+        executable = self._block.executable if self._block is not None and self._block.chosen else self._running()
+        # Who launches loops is noted, and a graph with conditional nodes has to wait for its turn.
+        return executable, None if self._resources.loops is None and not self._decides else self._launch_again
+
+    def _running(self) -> Any:
+        """The graph that ``_run`` launched."""
+        return self._instance.executable
+
+    def _launch_again(self, repeat: Relaunch) -> Any:
+        """The driver's code; None, and nothing ran, where ``_run`` would launch another graph."""
+        try:
+            self._inside = True
+            # From here on no signal's handler launches anything else.
+            if repeat.executable is None:
+                return None
+            if self._resources.loops is not None:
+                self.device.running.launched(self._resources.loops, anywhere=repeat.stream not in LASTING)
+            launch = driver.cuGraphLaunch if self._block is not None and self._block.chosen else self._launch_graph
+            return launch(repeat.executable, repeat.handle)[0]
+        finally:
+            self._inside = False
 
     def _keep(self, repeat: Relaunch, stream: int) -> None:
-        if not self._keeps or (self._block is not None and self._block.chosen):
+        if not self._keeps or (self._block is not None and self._block.chosen) or self._context_id is None:
             return
         kept = self._resources.kept
         if kept is None:
@@ -199,15 +214,10 @@ class CudaGraphExecutable(CudaExecutable):
                 return
             shared = self.plan.plan.scratch_words > 0
             kept = self._resources.kept = GraphExecCache(self._instance, [*self._kernels.values()], shared=shared)
-        what = GraphLaunch(self._context_id, self._instance.executable, self._launch_graph, self._repeats)
-        kept.keep(repeat, stream, what)
+        kept.keep(repeat, stream, self._context_id)
 
     def _apply(self, changed: int) -> None:
         self._patches.patch(self._instance.executable, changed)
-
-    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
-        """The graph that ``_run`` launched, and what tells that it would do so again; None: it always would."""
-        return self._instance.executable, None
 
     def _run(self, stream: int) -> None:
         # Launches of one executable graph run one after another, on whatever streams: they share the scratch slots.

@@ -7,7 +7,7 @@ launch serialiser orders them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from qgraph.ir.artifacts import COPIED, ENDING, CudaPlan
@@ -15,6 +15,7 @@ from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.unrolling import Form, Unrolling
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.executors.graph import CudaGraphExecutable
+from qgraph.runtime.executors.relaunch import Relaunch
 from qgraph.runtime.graph.graph_builder import Ends, GraphInstance, Layout, RawGraph, add_conditional, new_condition
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.kernels import KernelNode, LoadedCode
@@ -239,10 +240,11 @@ class CudaUnrollingExecutable(CudaGraphExecutable):
             return long if sum(iterations) >= sum(each.long for each in self._loops) else "plain"
         return min(self._turns_of, key=lambda form: cost(self._turns_of[form], iterations))
 
-    def _running(self) -> tuple[Any, Callable[[], bool] | None]:
-        runs, wanted = self._runs, self._wanted
-        settled = None if self._choice is not None else lambda: wanted() == runs
-        return self._graphs[runs].instance.executable, settled
+    def _running(self) -> Any:
+        return self._graphs[self._runs].instance.executable
+
+    def _launch_again(self, repeat: Relaunch) -> Any:
+        return super()._launch_again(repeat) if self._choice is not None or self._wanted() == self._runs else None
 
     def _run(self, stream: int) -> None:
         wanted = self._wanted()

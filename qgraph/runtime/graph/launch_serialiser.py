@@ -12,8 +12,7 @@ import threading
 from typing import Any
 
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
-from qgraph.runtime.driver.stream import DEFAULT_STREAM, LEGACY, Event
-from qgraph.runtime.native.native_launch import ONE_DEFAULT
+from qgraph.runtime.driver.stream import DEFAULT_STREAM, LEGACY, ONE_DEFAULT, Event
 
 
 class LaunchSerialiser:

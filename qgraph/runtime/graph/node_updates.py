@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from qgraph.runtime.driver import native
 from qgraph.runtime.driver.driver import driver, failure
 from qgraph.runtime.graph.kernels import KernelNode
-from qgraph.runtime.native import native_launch
 
 
 def patch_kernels(kernels: Iterable[KernelNode], changed: int) -> None:
@@ -54,9 +54,9 @@ class NodeUpdates:
             return
         if executable is not self._executable or changed != self._changed:
             self._executable, self._changed, self._run = executable, changed, None
-        elif self._run is None and native_launch.is_worth_it():
+        elif self._run is None and native.may_launch():
             chosen = [(kernel.handle, kernel.launch) for kernel in self._kernels if changed & kernel.bit]
-            self._run = native_launch.patcher(executable, chosen)
+            self._run = native.patcher(executable, chosen)
         if self._run is None:
             patch_in(executable, [kernel for kernel in self._kernels if changed & kernel.bit])
             return

@@ -110,10 +110,11 @@ def test_a_kernel_is_compiled_again_for_arrays_that_are_far(monkeypatch):
         assert (y[1] == 2).all()
         assert kernel.stats.compilations == 2
         assert built == [False, True]
-        assert kernel._latest.index64
+        latest = kernel._latest
+        assert latest.index64
         # What was built so stays.
-        kernel._recover(NeedsIndex64("x has many elements"), kernel._latest.variant)
-        assert kernel._latest.executable is not None, number
+        kernel._recover(NeedsIndex64("x has many elements"), latest.variant)
+        assert latest.executable is not None, number
     for error in (CudaError("something else"), NeedsIndex64("arrays of nobody knows what")):
         with pytest.raises(CudaError, match=str(error)):
             kernel._recover(error)

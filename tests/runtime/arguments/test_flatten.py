@@ -8,6 +8,7 @@ import enum
 import gc
 import math
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,8 +21,8 @@ from qgraph.errors import ArgumentError
 from qgraph.ir.argument_types import ArrayType, ConstantType, ScalarType, StructType
 from qgraph.runtime.arguments import array_adapters
 from qgraph.runtime.arguments.flatten import describe
-from qgraph.runtime.arguments.guards import Reader, key_maker, numbers_among, repeater
-from qgraph.runtime.native import tensor_guard
+from qgraph.runtime.arguments.guards import key_maker, numbers_among, reader, repeater
+from qgraph.runtime.driver import native
 from qgraph.runtime.values.aliasing import alias_pattern
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode
@@ -177,7 +178,7 @@ def test_paths_lead_to_the_values_and_names_are_distinct_identifiers(values):
     assert all(leaf.name == leaf.path for leaf in found.leaves if leaf.path in parameters)
     again = describe(parameters, values)
     assert again.types == found.types and again.leaves == found.leaves
-    assert Reader(parameters, values, found)(values) == found.values
+    assert reader(parameters, values, found)(values) == (found.values, True)
     assert unchanged(values)(values)
 
 
@@ -255,12 +256,13 @@ def test_a_field_that_was_never_set():
         one(Late())
 
 
-# --- Reader -------------------------------------------------------------------------------------------------------------
+# --- reader -------------------------------------------------------------------------------------------------------------
 
 
-def reader_of(*values: Any) -> Reader:
+def reader_of(*values: Any) -> Callable[[Sequence[object]], tuple[Any, ...] | None]:
     parameters = tuple(f"p{k}" for k in range(len(values)))
-    return Reader(parameters, values, describe(parameters, values))
+    read = reader(parameters, values, describe(parameters, values))
+    return lambda later: None if (found := read(later)) is None else found[0]
 
 
 def views_equal(a: Any, b: Any) -> bool:
@@ -648,7 +650,7 @@ TENSOR_CHANGES = {
 def test_any_tensor_may_change_in_any_way(change, together, which, compiler, monkeypatch):
     torch = pytest.importorskip("torch")
     if not together:
-        monkeypatch.setattr(array_adapters, "can_look", lambda _value: False)
+        monkeypatch.setattr(array_adapters, "may_look", lambda _value: False)
     tensors = torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(3, 2).t()
     base = np.zeros(3)
     assert [array_adapters.are_seen_together(x) for x in tensors] == [together] * 3
@@ -674,7 +676,7 @@ def test_another_tensor_in_the_same_place_is_as_good(compiler):
 def test_elements_that_are_negated_when_they_are_read(together, compiler, monkeypatch):
     torch = pytest.importorskip("torch")
     if not together:
-        monkeypatch.setattr(array_adapters, "can_look", lambda _value: False)
+        monkeypatch.setattr(array_adapters, "may_look", lambda _value: False)
     z = torch.tensor([[1 + 2j, 3 + 4j]])
     without_gaps = torch.view_as_real(z).view(-1)[1:3], z.conj().imag.as_strided((2,), (1,))
     assert without_gaps[1].is_contiguous()
@@ -722,7 +724,7 @@ def test_tensors_are_not_held_by_what_watches_them(compiler):
 def test_tensors_of_libraries_that_give_no_look(monkeypatch):
     torch = pytest.importorskip("torch")
     (capsule,) = (torch.Tensor.__dlpack_c_exchange_api__,)
-    function_of = tensor_guard._find_function
+    function_of = native._find_function
     assert function_of(type("Same", (), {"__dlpack_c_exchange_api__": capsule})) == function_of(torch.Tensor) != 0
     assert function_of(object) == 0
     assert function_of(type("Other", (), {"__dlpack_c_exchange_api__": 3})) == 0
@@ -737,7 +739,7 @@ def test_tensors_of_libraries_that_give_no_look(monkeypatch):
 def test_a_look_that_fails_is_no_error():
     torch = pytest.importorskip("torch")
     x = torch.zeros(2, 3)
-    look = tensor_guard.look_at((x, x))
+    look = native.look_at((x, x))
     assert look(x, x) is True
     assert look(x, torch.Tensor) is False
     # The library itself finds that this has no elements in a row.
@@ -752,10 +754,10 @@ def test_a_look_holds_the_classes_that_it_compares(compiler):
         pass
 
     x = torch.zeros(3).as_subclass(Mine)
-    look, held = tensor_guard.look_at((x,)), weakref.ref(Mine)
+    look, held = native.look_at((x,)), weakref.ref(Mine)
     assert look(x)
     del x, Mine
-    tensor_guard._function_of.cache_clear()
+    native._function_of.cache_clear()
     gc.collect()
     assert held() is not None
     assert not look(torch.zeros(3))
@@ -765,9 +767,9 @@ def test_addresses_are_sums():
     """DLPack allows an offset in bytes, which PyTorch does not use; here without any library."""
     found = [4096, 2 | 1 << 32, 1 | 2 << 32 | 32 << 40 | 1 << 48, 0, 0, 64]
     numbers = (ctypes.c_int64 * 2)(7, 1)
+    found[3], found[4] = ctypes.addressof(numbers), ctypes.addressof(numbers) + 8
 
     def describe_it(_value, place):
-        found[3], found[4] = ctypes.addressof(numbers), ctypes.addressof(numbers) + 8
         ctypes.memmove(place, (ctypes.c_int64 * 6)(*found), 48)
         return 0
 
@@ -779,7 +781,7 @@ def test_addresses_are_sums():
     negated = [False]
     members = {"__dlpack_c_exchange_api__": make(ctypes.addressof(table), name, None), "is_neg": lambda _: negated[0]}
     value = type("Array", (), members)()
-    look = tensor_guard.look_at([value])
+    look = native.look_at([value])
     assert look(value)
     # Whether it is negated is asked each time. What cannot answer is another one.
     for answer in (True, None, 0, ""):
@@ -795,8 +797,14 @@ def test_addresses_are_sums():
         found[index] = before
     found[0], found[5] = 4160, 0
     assert look(value)
-    numbers[0] = 8
-    assert not look(value)
+    for changed in ((8, 1), (7, 2)):
+        numbers[:] = changed
+        assert not look(value)
+    # One without axes has no extents.
+    found[2], found[3], found[4] = 2 << 32 | 32 << 40 | 1 << 48, 0, 0
+    before, look = look, native.look_at([value])
+    assert look(value)
+    assert not before(value)
 
 
 def test_jax_arrays_that_were_donated():
@@ -810,7 +818,7 @@ def test_jax_arrays_that_were_donated():
 
 def test_no_arguments():
     assert unchanged(())(())
-    assert Reader((), (), describe((), ()))(()) == ()
+    assert reader((), (), describe((), ()))(()) == ((), True)
 
 
 # --- at a glance --------------------------------------------------------------------------------------------------------
@@ -820,7 +828,7 @@ def glance(views: list[Any], written: list[bool]) -> bool:
     parameters = tuple(f"p{k}" for k in range(len(views)))
     arguments = describe(parameters, views)
     chosen = frozenset(index for index, flag in enumerate(written) if flag)
-    found = Reader(parameters, views, arguments, chosen).read(views)
+    found = reader(parameters, views, arguments, chosen)(views)
     assert found is not None
     return found[1]
 
@@ -853,7 +861,7 @@ def test_a_glance_leaves_written_strides_and_sizes_to_a_closer_look():
     assert not glance([x[:, ::2]], [True])
     assert glance([x[:, ::2], np.zeros(3)], [False, True])
     arguments = describe(("flag",), (np.zeros(1),))
-    read = Reader(("flag",), (np.zeros(1),), arguments, single=frozenset({0})).read
+    read = reader(("flag",), (np.zeros(1),), arguments, single=frozenset({0}))
     assert [read((np.zeros(size),))[1] for size in (1, 2, 0)] == [True, False, False]
 
 

@@ -56,7 +56,7 @@ def test_no_stream_waits_for_a_captured_one(driver, use):
 def test_a_launch_tells_before_it_patches(driver, monkeypatch):
     class Executable(base.CudaExecutable):
         def __init__(self):
-            self._lock, self._ready, self._context_id = threading.Lock(), None, 7
+            self._lock, self._inside, self._ready, self._context_id = threading.RLock(), False, None, 7
             self._resources = SimpleNamespace(kept=None)
 
         def _build(self):
@@ -75,7 +75,8 @@ def test_a_launch_tells_before_it_patches(driver, monkeypatch):
         executable.launch(call)
     assert told.value.call is call
     # It can be used again.
-    assert not executable._lock.locked()
+    with pytest.raises(StreamCaptured):
+        executable.launch(call)
 
 
 def test_nothing_is_built_for_a_captured_stream(driver, monkeypatch):

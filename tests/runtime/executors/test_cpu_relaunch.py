@@ -33,12 +33,12 @@ def repeated(function, *arguments, **options):
     kernel = qgraph.kernel(backend="cpu", **options)(function)
     for _ in range(4):
         kernel(*arguments)
-    assert kernel._last.next.run(arguments) is not CHANGED
+    assert kernel._recent.last.next.run(arguments) is not CHANGED
     return kernel
 
 
 def is_another(kernel, *arguments):
-    return kernel._last.next.run(arguments) is CHANGED
+    return kernel._recent.last.next.run(arguments) is CHANGED
 
 
 def test_the_same_call_again():
@@ -290,6 +290,18 @@ def test_a_cleared_kernel_compiles_again():
     x, y = np.zeros(4), np.zeros(4)
     kernel = repeated(fill, x, y)
     kernel.clear_cache()
+    y += 1
+    kernel(x, y)
+    assert (x == 2).all()
+    assert kernel.stats.compilations == 2
+
+
+def test_a_call_whose_executable_was_evicted():
+    x, y = np.zeros(4), np.zeros(4)
+    kernel = repeated(fill, x, y)
+    (specialisation,) = kernel._specialisations.values()
+    kernel._retire(specialisation)
+    assert is_another(kernel, x, y)
     y += 1
     kernel(x, y)
     assert (x == 2).all()

@@ -1,10 +1,11 @@
-"""The short way past the lock of an executable: who may take it, and that who holds the lock waits for who is on it.
+"""The short way of a call that comes back: who may take it, and that nobody launches who does not hold the lock.
 
 Each test runs for launches that Python looks at, and for those of machine code.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import sys
@@ -16,12 +17,11 @@ import pytest
 
 import qgraph
 from qgraph.errors import CudaError
+from qgraph.runtime.driver import native
 from qgraph.runtime.driver.driver import ExecutableClosed
+from qgraph.runtime.driver.native import MachineCode
 from qgraph.runtime.executors import base, relaunch
-from qgraph.runtime.executors.relaunch import GraphLaunch, again, make_ready, stop
-from qgraph.runtime.native import native_launch
-from qgraph.runtime.native.machine_code import MachineCode
-from qgraph.runtime.native.native_launch import Counter
+from qgraph.runtime.executors.relaunch import Relaunch, again
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from tests.running_again import function_of
 
@@ -67,8 +67,6 @@ class MachineDriver(Driver):
         super().__init__()
         launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(self._launch)
         get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))(self._get)
-        # One object, as a function of a module is.
-        self.cuGraphLaunch = super().cuGraphLaunch
         asked = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))(self._asked)
         self.functions = {"cuGraphLaunch": launch, "cuCtxGetId": get, "cuStreamIsCapturing": asked}
 
@@ -91,37 +89,32 @@ class MachineDriver(Driver):
 
 
 class Owner:
-    """An executable whose launches are looked at closely."""
+    """An executable whose launches the long way are noted."""
 
     def __init__(self):
-        self.ready = None
-        self.lock = threading.Lock()
-        self.settled = None
-        self.looked = []
-        self.counter = Counter()
+        self.lock, self.ready, self.looked, self.counter = threading.RLock(), None, [], ctypes.c_int64()
+
+    @property
+    def replays(self):
+        return self.counter.value
 
     def launch(self, request, repeat):
         with self.lock:
             self.stop()
             self.looked.append(request)
-            self.make_ready(repeat, request.stream, self.settled)
+            repeat.open(request.stream, CONTEXT, GRAPH)
+            self.ready = repeat
         return None
-
-    def make_ready(self, repeat, stream, settled=None):
-        launch = relaunch.driver.cuGraphLaunch
-        self.ready = make_ready(stream, GraphLaunch(CONTEXT, GRAPH, launch, self.counter, settled))
-        if self.ready is not None:
-            repeat.go = self.ready.go
 
     def stop(self):
         if self.ready is not None:
-            stop((self.ready,))
+            self.ready.close()
             self.ready = None
 
 
 def runner(owner, request, find_stream):
     """A function that runs a call once more."""
-    return function_of(again(owner, request, find_stream))
+    return function_of(again(Relaunch(owner, owner.lock, owner.counter, request), find_stream))
 
 
 @pytest.fixture(params=["Python", "machine code"])
@@ -129,8 +122,8 @@ def driver(request, monkeypatch):
     made = Driver() if request.param == "Python" else MachineDriver()
     monkeypatch.setattr(relaunch, "driver", made)
     if request.param == "machine code":
-        monkeypatch.setattr(native_launch, "address_of", made.address_of)
-        monkeypatch.setattr(native_launch, "is_worth_it", lambda: True)
+        monkeypatch.setattr(native, "address_of", made.address_of)
+        monkeypatch.setattr(native, "may_launch", lambda: True)
     monkeypatch.setattr(relaunch, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
     return made
 
@@ -150,35 +143,31 @@ def test_the_same_launch_is_the_drivers_alone(driver, owner):
         assert run() is None
     assert len(owner.looked) == 1
     assert driver.launched == [(GRAPH, 3)] * 3
-    assert owner.counter.value == 3
-
-
-def test_who_looks(driver, owner):
-    runner(owner, call(), lambda: 0)()
-    assert isinstance(owner.ready, relaunch._Direct if isinstance(driver, MachineDriver) else relaunch._Checked)
+    assert owner.replays == 3
+    assert (owner.ready.direct is not None) == isinstance(driver, MachineDriver)
 
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_launches_that_come_often_are_made_directly(driver, owner, monkeypatch):
-    code = MachineCode(native_launch._CODE._text, native_launch._CODE._calls)
-    monkeypatch.setattr(native_launch, "_CODE", code)
-    monkeypatch.setattr(native_launch, "is_worth_it", lambda: code._wanted)
+    code = MachineCode(native._CODE._text, native._CODE._calls)
+    monkeypatch.setattr(native, "_CODE", code)
+    monkeypatch.setattr(native, "may_launch", lambda: code._wanted)
     monkeypatch.setattr(relaunch, "_OFTEN", 3)
     run = runner(owner, call(), lambda: 0)
-    kinds = []
+    direct = []
     for _ in range(7):
         run()
-        kinds.append(type(owner.ready))
-    assert kinds == [relaunch._Checked] * 4 + [relaunch._Direct] * 3
-    assert (len(owner.looked), len(driver.launched), owner.counter.value) == (2, 5, 5)
+        direct.append(owner.ready is not None and owner.ready.direct is not None)
+    assert direct == [False] * 3 + [True] * 4
+    assert (len(owner.looked), len(driver.launched), owner.replays) == (2, 5, 5)
 
 
 @pytest.fixture
 def asked():
     """The driver is asked once a process what it has; not by these tests."""
-    native_launch._driver_has_all.cache_clear()
+    native._driver_has_all.cache_clear()
     yield
-    native_launch._driver_has_all.cache_clear()
+    native._driver_has_all.cache_clear()
 
 
 @pytest.mark.parametrize("lacking", ["", "cuCtxGetId", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams"])
@@ -188,53 +177,90 @@ def test_a_driver_that_lacks_a_function_is_not_called_directly(lacking, asked, m
             raise CudaError(f"no {name}")
         return 1
 
-    monkeypatch.setattr(native_launch, "driver", types.ModuleType("driver"))
-    monkeypatch.setattr(native_launch, "_CODE", types.SimpleNamespace(usable=True))
-    monkeypatch.setattr(native_launch, "address_of", address_of)
-    assert native_launch.is_worth_it() == (not lacking)
+    monkeypatch.setattr(native, "driver", types.ModuleType("driver"))
+    monkeypatch.setattr(native, "_CODE", types.SimpleNamespace(usable=True))
+    monkeypatch.setattr(native, "address_of", address_of)
+    assert native.may_launch() == (not lacking)
 
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_the_machine_code(driver, owner):
     runner(owner, call(), lambda: 0)()
-    go = owner.ready.go
-    with pytest.raises(TypeError, match="integer"):
-        go("stream")
-    assert go(-1) is None
-    assert go(0) == 0
+    direct = owner.ready.direct
+    assert direct(-1) is direct("stream") is direct(2**64) is None
+    assert direct(0) == 0
     driver.code = 719
-    assert go(0) == 719
+    assert direct(0) == 719
+    driver.code = -1
+    assert direct(0) == -1
     owner.stop()
     gc.collect()
-    # What it looks at lives as long as it does.
-    assert go(0) is None
-    assert owner.counter.value == 1
+    # What it looks at lives as long as it does. It was closed.
+    assert direct(0) is None
+    assert owner.replays == 1
     nones = sys.getrefcount(None)
     for _ in range(1000):
-        go(0)
+        direct(0)
     assert sys.getrefcount(None) > nones - 500
+
+
+@pytest.mark.parametrize("driver", ["machine code"], indirect=True)
+def test_another_graph_closes_the_one_before(driver, owner):
+    """Some thread may have got this far, and the graph is gone by then."""
+    runner(owner, call(), lambda: 0)()
+    direct = owner.ready.direct
+    owner.ready.open(0, CONTEXT, GRAPH + 1)
+    assert direct(0) is None
+    assert owner.ready.direct(0) == 0
+    assert driver.launched == [(GRAPH + 1, 0)]
+
+
+@pytest.mark.parametrize("driver", ["machine code"], indirect=True)
+def test_machine_code_gives_the_lock_back(driver, owner):
+    class Lock:
+        held, raises = 0, False
+
+        def acquire(self):
+            if self.raises:
+                raise KeyboardInterrupt
+            self.held += 1
+
+        def release(self):
+            self.held -= 1
+
+    lock, seen = Lock(), []
+    direct, words = native.launcher(9, CONTEXT, GRAPH, lock, owner.counter)
+    driver.before = driver.during = lambda: seen.append(lock.held)
+    assert (direct(9), lock.held) == (0, 0)
+    for change in ({"code": 5}, {"captured": (0, 1)}, {"context": (0, 1)}):
+        vars(driver).update(change)
+        assert (direct(9), direct(3), lock.held) == (5 if "code" in change else None, None, 0)
+    words[0] = 0
+    assert (direct(9), lock.held) == (None, 0)
+    assert set(seen) == {1}
+    lock.raises, launched = True, len(driver.launched)
+    with pytest.raises(KeyboardInterrupt):
+        direct(9)
+    assert (lock.held, len(driver.launched), owner.replays) == (0, launched, 1)
 
 
 @pytest.mark.parametrize("driver", ["machine code"], indirect=True)
 def test_other_threads_run_while_the_driver_is_called(driver, owner, monkeypatch):
     usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
-    monkeypatch.setattr(
-        native_launch, "address_of", lambda name: usleep if name == "cuGraphLaunch" else driver.address_of(name)
-    )
-    ready = make_ready(0, GraphLaunch(CONTEXT, 500_000, driver.cuGraphLaunch, owner.counter))
+    monkeypatch.setattr(native, "address_of", lambda name: usleep if name == "cuGraphLaunch" else driver.address_of(name))
+    direct, _ = native.launcher(0, CONTEXT, 500_000, owner.lock, owner.counter)
     done, ticks = threading.Event(), []
 
     def tick():
         while not done.wait(0.001):
-            ticks.append(ready.busy)
+            ticks.append(1)
 
     thread = threading.Thread(target=tick)
     thread.start()
-    assert ready.go(0) == 0
+    assert direct(0) == 0
     done.set()
     thread.join(10)
-    assert any(ticks)
-    assert not ready.busy
+    assert len(ticks) > 5
 
 
 def test_another_call_in_between(driver, owner):
@@ -290,22 +316,13 @@ def test_another_context_or_none(driver, owner, context):
     assert (len(owner.looked), driver.launched) == (2, [])
 
 
-def test_what_is_not_settled(driver, owner):
-    answers = [True, False]
-    owner.settled = answers.pop
-    run = runner(owner, call(), lambda: 0)
-    for _ in range(3):
-        run()
-    assert (len(owner.looked), len(driver.launched), answers) == (2, 1, [])
-
-
-def test_another_thread_looks_for_itself(driver, owner):
+def test_another_thread(driver, owner):
     run = runner(owner, call(), lambda: 0)
     run()
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert (len(owner.looked), driver.launched) == (2, [])
+    assert (len(owner.looked), driver.launched) == (1, [(GRAPH, 0)])
 
 
 def test_who_holds_the_lock_waits(driver, owner):
@@ -319,57 +336,26 @@ def test_who_holds_the_lock_waits(driver, owner):
         order.append("launched")
 
     def other():
+        inside.wait(10)
         with owner.lock:
             owner.stop()
             order.append("stopped")
 
     driver.during = during
-    # The owner's thread is this one, so the other waits in it while a third lets it go on.
-    waiting = threading.Thread(target=lambda: (inside.wait(10), other()))
+    waiting = threading.Thread(target=other)
     waiting.start()
     threading.Thread(target=lambda: (waiting.join(0.2), leave.set())).start()
     run()
     waiting.join(10)
     assert order == ["launched", "stopped"]
-    assert owner.ready is None
-
-
-def test_a_wait_that_is_interrupted_is_the_next_ones(owner, driver, monkeypatch):
-    runner(owner, call(), lambda: 0)()
-    ready = owner.ready
-    ready.thread = -1
-
-    def make_busy(busy):
-        if isinstance(ready, relaunch._Direct):
-            ready._words[native_launch.BUSY] = busy
-        else:
-            ready._busy = bool(busy)
-
-    make_busy(1)
-
-    def interrupted(_seconds):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(relaunch.time, "sleep", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        owner.stop()
-    waits = []
-
-    def waited(seconds):
-        waits.append(seconds)
-        make_busy(0)
-
-    monkeypatch.setattr(relaunch.time, "sleep", waited)
-    owner.stop()
-    assert len(waits) == 1
-    assert owner.ready is None
 
 
 @pytest.mark.parametrize("driver", ["Python"], indirect=True)
-def test_stopped_between_the_first_look_and_the_launch(driver, owner):
-    run = runner(owner, call(), lambda: 0)
+@pytest.mark.parametrize("stream", [0, 9])
+def test_stopped_between_the_first_look_and_the_launch(driver, owner, stream):
+    """As by a signal's handler."""
+    run = runner(owner, call(stream), lambda: stream)
     run()
-
     driver.before = owner.stop
     run()
     assert (len(owner.looked), driver.launched) == (2, [])
@@ -381,7 +367,7 @@ def test_a_launch_that_fails_keeps_nobody_waiting(driver, owner):
     driver.code = 1
     with pytest.raises(CudaError, match="cuGraphLaunch failed with 1"):
         run()
-    assert owner.counter.value == 0
+    assert owner.replays == 0
     nobody_waits(owner)
 
 
@@ -396,49 +382,36 @@ def test_a_launch_that_is_interrupted_keeps_nobody_waiting(driver, owner):
     driver.during = during
     with pytest.raises(KeyboardInterrupt):
         run()
-    assert owner.counter.value == 0
+    assert owner.replays == 0
     nobody_waits(owner)
 
 
 def nobody_waits(owner):
-    waiting = threading.Thread(target=owner.stop, daemon=True)
+    def wait():
+        with owner.lock:
+            owner.stop()
+
+    waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     waiting.join(10)
     assert not waiting.is_alive()
 
 
-def test_the_thread_on_the_way_does_not_wait_for_itself(driver, owner):
-    run = runner(owner, call(), lambda: 0)
+def test_a_call_in_the_midst_of_one(driver, owner):
+    """As from a signal's handler, with these arguments or with others."""
+    run, other = runner(owner, call(), lambda: 0), runner(owner, call(), lambda: 0)
     run()
-    driver.during = lambda: owner.stop()
-    run()
-    assert owner.ready is None
-
-
-def test_a_call_in_the_midst_of_one_leaves_the_thread_on_the_way(driver, owner):
-    run = runner(owner, call(), lambda: 0)
-    run()
-    seen = []
 
     def during():
         driver.during = lambda: None
-        # As from a signal's handler.
         run()
-        seen.append(owner.ready.busy)
+        other()
 
     driver.during = during
     run()
-    assert seen == [True]
-    assert not owner.ready.busy
-    assert len(driver.launched) == 2
-
-
-def test_threads_that_run_at_once_have_no_short_way(driver, owner, monkeypatch):
-    monkeypatch.setattr(relaunch, "_ONE_AT_A_TIME", False)
-    run = runner(owner, call(), lambda: 0)
-    for _ in range(3):
-        run()
-    assert (len(owner.looked), driver.launched) == (3, [])
+    assert (len(owner.looked), len(driver.launched)) == (2, 2)
+    run()
+    assert (len(owner.looked), len(driver.launched), owner.replays) == (3, 2, 2)
 
 
 def test_many_threads(driver):
@@ -449,11 +422,9 @@ def test_many_threads(driver):
 
         def launch(self, request, repeat):
             with self.lock:
-                self.stop()
                 enter()
                 self.inside -= 1
-                self.make_ready(repeat, request.stream)
-            return None
+                return super().launch(request, repeat)
 
     owner, wrong = Watched(), []
 
@@ -478,6 +449,7 @@ def test_many_threads(driver):
         sys.setswitchinterval(before)
     assert not wrong
     assert driver.launched
+    assert owner.replays == len(driver.launched) == 1200 - len(owner.looked)
 
 
 @pytest.mark.parametrize("bound", [False, True])
@@ -508,27 +480,63 @@ def test_what_another_thread_closed_is_built_again(bound):
     np.testing.assert_array_equal(x, 2)
 
 
+class Executable(base.CudaExecutable):
+    """One that is on no device, and whose launch is ``ran``."""
+
+    def __init__(self):
+        self._lock, self._inside, self._ready, self._context_id = threading.RLock(), False, None, CONTEXT
+        self._resources = types.SimpleNamespace(kept=None, loops=None, release=lambda: None)
+        self._finalizer = types.SimpleNamespace(detach=lambda: None)
+        self._token = self._block = self._results = None
+        self._launched, self._unfinished, self._replays = True, False, ctypes.c_int64()
+        self.ran = lambda: None
+
+    def _build(self):
+        raise AssertionError
+
+    def _run(self, stream):
+        self.ran()
+
+    def _patch(self, request):
+        pass
+
+    def _enter(self):
+        raise ExecutableClosed("this executable was closed")
+
+
 def test_an_executable_that_was_closed_meanwhile_is_not_launched(monkeypatch):
     """By a thread without a context, of which the driver says that it has none."""
     monkeypatch.setattr(base, "driver", types.SimpleNamespace(cuCtxGetId=lambda _context: (201, None)))
-
-    class Executable(base.CudaExecutable):
-        def _build(self):
-            raise AssertionError
-
-        def _run(self, stream):
-            raise AssertionError
-
-        def _patch(self, request):
-            raise AssertionError
-
-        def _enter(self):
-            raise ExecutableClosed("this executable was closed")
-
-    executable = object.__new__(Executable)
-    executable._lock, executable._ready, executable._context_id = threading.Lock(), None, CONTEXT
-    executable._resources = types.SimpleNamespace(kept=None, release=lambda: None)
-    executable._finalizer = types.SimpleNamespace(detach=lambda: None)
+    executable = Executable()
     executable.close()
-    with pytest.raises(ExecutableClosed):
+    for _ in range(2):
+        with pytest.raises(ExecutableClosed):
+            executable.launch(call())
+
+
+@pytest.mark.parametrize("use", ["launch", "replay", "close"])
+def test_a_handler_that_uses_the_executable_in_the_midst_of_its_launch(use, monkeypatch):
+    """It would find the graph half changed; and it cannot wait for the thread that it interrupted."""
+    monkeypatch.setattr(base, "driver", types.SimpleNamespace(cuCtxGetId=lambda _context: (0, CONTEXT)))
+    executable = Executable()
+    uses = {"launch": lambda: executable.launch(call()), "replay": lambda: executable.replay(0), "close": executable.close}
+
+    def handler():
+        with pytest.raises(CudaError, match="called the kernel whose launch it interrupted: nothing ran"):
+            uses[use]()
+
+    executable.ran = handler
+    for _ in range(2):
         executable.launch(call())
+    assert executable.replays == 2
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    executable.ran = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        executable.launch(call())
+    # It is over: another use is none in between.
+    executable.ran = lambda: None
+    with contextlib.suppress(ExecutableClosed):
+        uses[use]()

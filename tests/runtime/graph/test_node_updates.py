@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from qgraph.errors import CudaError
+from qgraph.runtime.driver import native
 from qgraph.runtime.graph import node_updates
 from qgraph.runtime.graph.node_updates import NodeUpdates, patch_kernels
-from qgraph.runtime.native import native_launch
 
 
 class Parameters:
@@ -49,8 +49,8 @@ def driver(monkeypatch):
     made = Driver()
     monkeypatch.setattr(node_updates, "driver", made)
     monkeypatch.setattr(node_updates, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
-    monkeypatch.setattr(native_launch, "address_of", lambda name: ctypes.cast(made.function, ctypes.c_void_p).value)
-    monkeypatch.setattr(native_launch, "is_worth_it", lambda: True)
+    monkeypatch.setattr(native, "address_of", lambda name: ctypes.cast(made.function, ctypes.c_void_p).value)
+    monkeypatch.setattr(native, "may_launch", lambda: True)
     return made
 
 

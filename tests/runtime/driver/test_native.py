@@ -10,8 +10,8 @@ import types
 import pytest
 
 from qgraph.compat.cpython import NO_ARGUMENT, ONE_ARGUMENT
-from qgraph.runtime.native import machine_code
-from qgraph.runtime.native.machine_code import MachineCode, new_words
+from qgraph.runtime.driver import native
+from qgraph.runtime.driver.native import MachineCode, words_of
 
 TEXT = """
 declare ptr @PyByteArray_AsString(ptr)
@@ -37,11 +37,11 @@ def made():
 
 
 def test_functions():
-    buffer, words = new_words([-5, 7])
+    words = words_of([-5, 7])
     code = made()
-    first, given = code.function("first", buffer), code.function("given", None)
+    first, given = code.function("first", words), code.function("given", None)
     assert first() == -5
-    words[0] = 2**62
+    words[:8] = words_of([2**62])
     assert first() == 2**62
     assert given(words) is words
     with pytest.raises(TypeError):
@@ -51,14 +51,14 @@ def test_functions():
 
 
 def test_a_function_holds_what_it_needs():
-    first = made().function("first", new_words([3])[0])
+    first = made().function("first", words_of([3]))
     gc.collect()
     assert first() == 3
 
 
 def test_what_is_usable(monkeypatch):
     # As in a process that compiled nothing.
-    monkeypatch.setattr(machine_code, "sys", types.SimpleNamespace(modules={}))
+    monkeypatch.setattr(native, "sys", types.SimpleNamespace(modules={}))
     code = made()
     assert not code.usable
     code.want()
@@ -84,7 +84,7 @@ def test_threads_that_compile_at_once():
 
         def work(code=code, found=found, together=together):
             together.wait(30)
-            first = code.function("first", new_words([len(found)])[0])
+            first = code.function("first", words_of([len(found)]))
             gc.collect()
             found.append((first, first()))
 
@@ -104,12 +104,12 @@ def test_a_signal_handler_that_compiles_meanwhile():
         code = made()
 
         def handler(_number, _frame, code=code):
-            found.append(code.function("first", new_words([11])[0]))
+            found.append(code.function("first", words_of([11])))
 
         before = signal.signal(signal.SIGALRM, handler)
         try:
             signal.setitimer(signal.ITIMER_REAL, delay)
-            mine = code.function("first", new_words([12])[0])
+            mine = code.function("first", words_of([12]))
             signal.setitimer(signal.ITIMER_REAL, 0)
         finally:
             signal.signal(signal.SIGALRM, before)
