@@ -90,7 +90,7 @@ MUTANTS = (
         "lowering/numbers/nonnegative_indices.py",
         "0 < node.value < intrinsics.INDEX_LIMIT",
         "node.value < intrinsics.INDEX_LIMIT",
-        "lowering/codegen/test_nonnegative_indices.py",
+        "lowering/numbers/test_nonnegative_indices.py",
     ),
     Mutant(
         "a name of an augmented assignment is not read",

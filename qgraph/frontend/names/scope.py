@@ -200,25 +200,31 @@ class Scope:
                 return bound
         elif is_cuda_object(owner):
             raise self.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
-        else:
-            member = getattr(type(owner), node.attr, None)
-            if names_its_fields(type(owner)):
-                raise self.error(
-                    f"`{as_written(node.value)}` is a {type(owner).__name__} that is not an argument",
-                    node,
-                    "pass it as an argument: a call takes a step of each of those",
-                )
-            if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
-                self._watch_method(owner, node, member)
-                return BoundFunc(member, base)
-            if not _is_constant_owner(owner):
-                raise self.error(
-                    f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
-                    node,
-                    "pass the object as an argument (a dataclass of arrays and numbers), or make the value a module constant",
-                )
+        elif (method := self._of_object(base, node)) is not None:
+            return method
         self.watch(owner, node.attr, value, node)
         return Value(value)
+
+    def _of_object(self, base: Value, node: ast.Attribute) -> BoundFunc | None:
+        """A method of an object that is no argument, None for a constant of it."""
+        owner = base.value
+        member = getattr(type(owner), node.attr, None)
+        if names_its_fields(type(owner)):
+            raise self.error(
+                f"`{as_written(node.value)}` is a {type(owner).__name__} that is not an argument",
+                node,
+                "pass it as an argument: a call takes a step of each of those",
+            )
+        if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
+            self._watch_method(owner, node, member)
+            return BoundFunc(member, base)
+        if not _is_constant_owner(owner):
+            raise self.error(
+                f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",
+                node,
+                "pass the object as an argument (a dataclass of arrays and numbers), or make the value a module constant",
+            )
+        return None
 
     def _field(self, base: StructRef, node: ast.Attribute) -> Binding | None:
         child = base.children.get(node.attr)

@@ -1,0 +1,126 @@
+"""Parallel loops in CPU code: the function of a chunk is called for each chunk number, on Numba's threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.callconv import Status, excinfo_ptr_t
+from numba.core.typing import signature
+
+from qgraph.compat import numba
+from qgraph.ir.functions import ParallelFunction
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic
+from qgraph.lowering.numba_backend.cpu_runtime import ALONE
+from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.numbers.type_promotion import plain
+
+_I8 = ir.IntType(8)
+_I32 = ir.IntType(32)
+_I64 = ir.IntType(64)
+_BYTES = _I8.as_pointer()
+
+
+def parallel_word(parallel: ParallelFunction) -> Intrinsic:
+    """The Numba type of a ``ParallelFunction``: ``f(chunks, *args)``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        operands = tuple(plain(arg) for arg in args[1:])
+        function = context.function_word(parallel.function)
+        context.resolve_function_type(function, (types.intp, *operands), {})
+        return signature(types.none, types.intp, *operands)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        function = context.typing_context.function_word(parallel.function)
+        callee = signature(types.none, types.intp, *sig.args[1:])
+        _emit_parallel(context, builder, _Callee(context, function, callee), args)
+        return context.get_dummy_value()
+
+    return Intrinsic(parallel.function.name, typer, emit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Callee:
+    """The compiled function of a chunk."""
+
+    context: Any
+    function: Any
+    signature: Any
+
+    def call(self, builder: Any, args: Sequence[ir.Value]) -> Any:
+        """Call it, and go on whatever happens; returns the status."""
+        descriptor = self.context.typing_context.session.descriptors[self.function.get_impl_key(self.signature)]
+        return self.context.call_internal_no_propagate(builder, descriptor, self.signature, args)[0]
+
+
+def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[ir.Value]) -> None:
+    """Call the worker on Numba's threads over the chunk numbers; here one chunk, and all where threads were left behind."""
+    chunks, operands = args[0], args[1:]
+    one = ir.Constant(_I64, 1)
+    code, error = ir.Constant(_I32, 0), ir.Constant(excinfo_ptr_t, None)
+    packed_type = ir.LiteralStructType([value.type for value in (*operands, code, error)])
+    packed = ir.Constant(packed_type, ir.Undefined)
+    for index, value in enumerate((*operands, code, error)):
+        packed = builder.insert_value(packed, value, index)
+    # Slots of the entry block: a device loop comes here a million times, and the stack must not grow.
+    data = cgutils.alloca_once_value(builder, packed)
+    builder.store(packed, data)
+    # The scheduler only adds step * chunk to the base pointer: from null, the pointer is the chunk's number.
+    given = [_slot(builder, value) for value in (ir.Constant(_BYTES, None), chunks, one)]
+    given.append(builder.bitcast(data, _BYTES))
+    # The only copy of the loop's code: to optimise that is most of what compiling takes.
+    worker = _worker(context, builder.module, callee, packed_type)
+    alone = cgutils.is_not_null(builder, builder.load(_alone(builder.module)))
+    single = builder.icmp_signed("<=", chunks, one)
+    with builder.if_else(builder.or_(single, alone)) as (here, on_threads):
+        with here:
+            builder.call(worker, given)
+        with on_threads:
+            numba.parallel_for(builder, worker, *given)
+    failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
+    with builder.if_then(cgutils.is_not_null(builder, failed), likely=False):
+        # Of several errors nobody knows which is the first.
+        with builder.if_then(single):
+            told = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands) + 1))
+            status = Status(failed, *[None] * (len(Status._fields) - 2), excinfoptr=told)
+            context.call_conv.return_status_propagate(builder, status)
+        context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))
+
+
+def _alone(module: ir.Module) -> ir.GlobalVariable:
+    """The word that is not 0 where the threads were left behind, by name: code that is kept has no addresses in it."""
+    if ALONE in module.globals:
+        return module.get_global(ALONE)
+    word = ir.GlobalVariable(module, _I64, ALONE)
+    word.linkage = "external"
+    return word
+
+
+def _slot(builder: Any, value: ir.Value) -> ir.Value:
+    slot = cgutils.alloca_once(builder, value.type)
+    builder.store(value, slot)
+    return slot
+
+
+def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.Function:
+    """What a thread runs: the chunk function for each number from the "pointer" on. The last fields say how one failed."""
+    size = _I64.as_pointer()
+    worker_type = ir.FunctionType(ir.VoidType(), [_BYTES.as_pointer(), size, size, _BYTES])
+    worker = ir.Function(module, worker_type, module.get_unique_name("qgraph_worker"))
+    worker.linkage = "internal"
+    builder = ir.IRBuilder(worker.append_basic_block("entry"))
+    data = builder.bitcast(worker.args[3], packed_type.as_pointer())
+    packed = builder.load(data)
+    *operands, code, error = range(len(packed_type))
+    values = [builder.extract_value(packed, index) for index in operands]
+    first = builder.ptrtoint(builder.load(worker.args[0]), _I64)
+    with cgutils.for_range(builder, builder.load(worker.args[1])) as loop:
+        status = callee.call(builder, [builder.add(first, loop.index), *values])
+        with builder.if_then(status.is_error, likely=False):
+            builder.store(status.code, cgutils.gep_inbounds(builder, data, 0, code))
+            builder.store(status.excinfoptr, cgutils.gep_inbounds(builder, data, 0, error))
+    builder.ret_void()
+    return worker
