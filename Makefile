@@ -55,7 +55,7 @@ THOROUGH := $(addprefix tests/,lowering/test_long_code.py features/test_long_cod
 	features/test_compiled_in.py features/test_lanes.py features/test_either.py \
 	agreement check/test_planted_faults.py test_faults.py features/test_matrices_in_loops.py features/test_one_block.py \
 	features/test_fusion.py features/test_bounds.py features/test_unique.py features/test_library_calls.py \
-	lowering/codegen/test_consumer_model.py)
+	lowering/codegen/test_consumer_model.py lowering/codegen/test_single_block_codegen.py runtime/test_interrupts.py)
 WITHOUT := -m 'not thorough' $(addprefix --ignore=,$(THOROUGH))
 
 # Examples and random programs run as users compile them; a quarter of the time of the rest would be LLVM's optimisation of it.
