@@ -74,6 +74,13 @@ def test_vectors_go_into_rows_of_numpy():
     x[0] += vec(1, 2, 3)
     x[1] = vec(1, 2, 3) * 2
     np.testing.assert_array_equal(x, [[2, 3, 4], [2, 4, 6]])
+    row = x[0]
+    row -= vec(1, 1, 1)
+    np.testing.assert_array_equal(x[0], [1, 2, 3])
+    with pytest.raises(TypeError, match="same_kind"):
+        np.ones((2, 3), int)[0] += vec(1, 2, 3)
+    with pytest.raises(TypeError):
+        np.sin(vec(1, 2))
 
 
 def test_vectors_are_copied():
@@ -154,6 +161,7 @@ def stores(x, y, dt):
         x[i] = x[i] * 2 + v
         row = y[i]
         v = v + row * dt
+        row *= v
         y[i, :] = v - x[i]
         x[i] *= vec(1, 2, 1)
 
@@ -246,6 +254,19 @@ def test_vectors_as_arguments_and_kernel_scalars(rig):
         return rows()[0], vec(1, 2, 3), World(vec(0, 0, -9.81), mat((1, 0, 0), (0, 0.5, 0.5), (0, 0, 1)))
 
     rig.check(of_arguments, make_args)
+
+
+def outside_of_loops(x, y):
+    v = vec(1, 2, 3)
+    x[0] = v
+    x[1] += vec(y[0, 0], 0, 1) * 2
+    for t in qgraph.serial(range(2)):
+        x[2] -= v
+        y[0, t] = v @ v
+
+
+def test_one_thread_stores_vectors(rig):
+    rig.check(outside_of_loops, rows)
 
 
 def noise(x, rng):

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from qgraph.errors import KernelTypeError
 from qgraph.frontend.bodies.array_expressions import array_of
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
+from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_whole, word
 from qgraph.frontend.inference.ranks import (
     is_new_axis,
@@ -349,7 +351,8 @@ class VectorResolution(ArrayResolution):
         self._refuse_rows(pairs)
         if not any(shapes):
             return None
-        if len(pairs) == 1 and isinstance(pairs[0][0], ast.Subscript):
+        in_place = isinstance(node, ast.AugAssign) and rank(self._scope, node.target) > 0
+        if len(pairs) == 1 and (in_place or isinstance(pairs[0][0], ast.Subscript)):
             return self._store(node, pairs[0][0], shapes[0] or ())
         for (target, _), shape in zip(pairs, shapes, strict=True):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
@@ -393,7 +396,7 @@ class VectorResolution(ArrayResolution):
             return replace(bound, array=None, is_tuple=False, vector=shape)
         return self._as_row(array_of(self._scope, "", argument), argument) if makes_vectors(source) else bound
 
-    def _store(self, node: ast.Assign | ast.AugAssign, target: ast.Subscript, shape: Shape) -> list[ast.stmt]:
+    def _store(self, node: ast.Assign | ast.AugAssign, target: ast.expr, shape: Shape) -> list[ast.stmt]:
         """The value, and then a store of each component."""
         extents = self._of_row(target)
         if extents != shape:
@@ -402,6 +405,13 @@ class VectorResolution(ArrayResolution):
                 f"`{as_written(target)}` {found}, and {' by '.join(map(str, shape))} are assigned",
                 node,
                 "a vector goes to a row of its length, a matrix to a part of its shape",
+            )
+        kind = element_type(self._scope, target)
+        if isinstance(node, ast.AugAssign) and kind is not None and kind.kind in "biu":
+            raise KernelTypeError(
+                f"`{as_written(target)}` is of type {kind}, and a vector has floats",
+                self._scope.span(node),
+                hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
             )
         whole = f"_w{node.lineno}_{node.col_offset}"
         self._scope.names[whole] = Private(self._body.unit.local_name(whole), vector=shape)
