@@ -329,3 +329,32 @@ def test_accesses_are_those_of_components(rig):
 
     with pytest.raises(qgraph.DataRaceError, match="x\\[i - 1"):
         rig.run(rig.kernel(shifted), np.ones((4, 3)))
+
+
+def through_temporaries(x, n):
+    force = qgraph.zeros_like(x)
+    again = np.zeros_like(force)
+    pairs = qgraph.empty((x.shape[0], 2))
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            force[i] += vec(x[i]) * 2
+            pairs[i] = vec(x[i, 0], t)
+            again[i, 1] = (vec(pairs[i]) + 1).norm()
+        x, force = force, x
+    for i in range(x.shape[0]):
+        x[i] = again[i] + vec(force[i])
+
+
+def test_temporaries_have_rows(rig):
+    rig.check(through_temporaries, lambda: (rows()[0], 3))
+
+
+def taking_turns(x, y, n):
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            y[i, 0] = vec(x[i]).norm()
+        x, y = y, x
+
+
+def test_arrays_change_places_where_one_is_taken_apart(rig):
+    rig.check(taking_turns, lambda: (*rows(), 3))

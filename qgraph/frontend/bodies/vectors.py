@@ -238,15 +238,22 @@ class VectorResolution(ArrayResolution):
         if any(isinstance(each, ast.Slice) or is_new_axis(self._scope, each) for each in indices):
             return None
         match known(self._scope, base):
-            case LeafRef(leaf=Leaf(path=path, type=ArrayType(tail=tail))):
-                return _LastAxes(tail, path)
-            case ViewRef(leaf=Leaf(path=path, type=ArrayType(ndim=ndim, tail=tail)), along=along):
+            case LeafRef(leaf=Leaf(type=ArrayType(tail=tail)) as leaf):
+                return _LastAxes(tail, self._path(leaf))
+            case ViewRef(leaf=Leaf(type=ArrayType(ndim=ndim, tail=tail)) as leaf, along=along):
+                path = self._path(leaf)
                 left = along[len(indices) :]
                 axes = [*range(ndim - len(left), ndim)]
                 return _LastAxes(tail, path) if [each.axis for each in left] == axes and all(map(is_whole, left)) else None
             case Private(array=ArrayType(tail=tail), rows_of=path):
                 return _LastAxes(tail, path)
         return None
+
+    def _path(self, leaf: Leaf) -> str:
+        """The path of the argument that tells the extents of ``leaf``; "" where none does."""
+        unit = self._body.unit
+        made = any(each.leaf.name == leaf.name for each in unit.temporaries)
+        return unit.like.get(leaf.name, "") if made else leaf.path
 
     def _as_row(self, bound: Private, node: ast.expr) -> Private:
         """``bound``, which is ``node``, with what is known of its last axes."""
