@@ -29,7 +29,7 @@ ERRORS = {
     *("QGraphError", "KernelSyntaxError", "KernelTypeError", "ArgumentError", "DataRaceError", "BoundsError"),
     *("BackendError", "CudaError", "PerformanceWarning"),
 }
-RESERVED = {"batch", "vec", "mat", "progress", "watch"}
+RESERVED = {"batch", "progress", "watch"}
 
 
 def test_all_holds_every_public_name_and_nothing_unknown():

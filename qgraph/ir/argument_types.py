@@ -13,7 +13,8 @@ from qgraph.compat import cpython
 class ArrayType:
     """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba.
 
-    ``tail``: the extents of the last axes, where the kernel is compiled for them.
+    ``tail``: the extents of the last axes, where the kernel is compiled for them; types of arrays that change places need not
+    agree in it, since their shapes do.
     """
 
     dtype: str

@@ -27,8 +27,14 @@ class Components(tuple[Any, ...]):
 
     __slots__ = ()
     shape_: Shape = ()
-    # NumPy leaves operators with its arrays and numbers to this class, but for those in place, which change its arrays.
-    __array_priority__ = 1000.0
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        """Operators of NumPy's arrays and numbers with vectors: those in place change arrays, others give vectors."""
+        if method != "__call__" or options:
+            return NotImplemented
+        if out is not None:
+            return ufunc(*(np.array(each) if isinstance(each, Components) else each for each in inputs), out=out)
+        return _operated(_UFUNCS[ufunc], *inputs) if ufunc in _UFUNCS else NotImplemented
 
     def dot(self, other: Any) -> Any:
         """The sum of products of components, ``self @ other``."""
@@ -193,6 +199,7 @@ def matmul(a: Any, b: Any) -> Any:
     return _operated("@", a, b)
 
 
+_UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/", np.matmul: "@"}
 # By the name of a method; each may be a word in generated code.
 METHODS = {"dot": dot, "cross": cross, "norm": norm, "inv": inv}
 

@@ -172,6 +172,13 @@ NUMBERS += expressions(
     "np.floor(8 * qgraph.random.uniform(3, i, k[i])) + qgraph.random.integers(3, k[i], high=k[i], size=2)[1]",
     kinds="f",
 )
+NUMBERS += expressions(
+    "qgraph.vec(x[0], i, 2.0) @ qgraph.vec(c[i, 0], 1, 0)",
+    "qgraph.vec(c[i]).norm()",
+    "(qgraph.mat((1, i), (0, 2)).inv() @ qgraph.vec(x[0], x[1])).y",
+    kinds="fisb",
+)
+NUMBERS += expressions("qgraph.vec(1, 2) + qgraph.vec(1, 2, 3)", kinds="", refusal="`+` of a vector of 2 and a vector of 3")
 NUMBERS += expressions("qgraph.random.uniform(3, x[0])", kinds="", refusal="qgraph.random.uniform(): i must be an integer, not")
 NUMBERS += expressions(
     "np.gcd(c[i, 0], x[1]) + np.lcm(c[i, 0], x[2])", "x[0] | c[i, 0]", "c[i, 0] << 1", "x[0] % 3", kinds="is"

@@ -3621,6 +3621,94 @@ def a_random_number():
     return kernel, (floats(),)
 
 
+@bad(qgraph.KernelSyntaxError)
+def vectors_of_two_lengths():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = (qgraph.vec(1, 2) + qgraph.vec(1, 2, 3))[0]
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_vector_for_a_row_of_another_length():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = qgraph.vec(1, 2)
+
+    return kernel, (floats(6).reshape(2, 3),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_component_that_changes():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            v = qgraph.vec(x[i])
+            v[0] = 1.0
+
+    return kernel, (floats(6).reshape(2, 3),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_vector_of_a_column():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i, 0] = qgraph.vec(x[:, i]).norm()
+
+    return kernel, (floats(9).reshape(3, 3),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_row_for_the_name_of_a_vector():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            v = qgraph.vec(0, 0, 1)
+            if i > 1:
+                v = x[i]
+            x[i] = v
+
+    return kernel, (floats(9).reshape(3, 3),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_sum_of_vectors():
+    def kernel(x):
+        s = 0.0
+        for i in range(x.shape[0]):
+            s += qgraph.vec(x[i])
+        return s
+
+    return kernel, (floats(9).reshape(3, 3),)
+
+
+@bad(qgraph.KernelTypeError)
+def floats_added_to_a_row_of_integers():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] += qgraph.vec(1, 2, 3)
+
+    return kernel, (np.ones((2, 3), np.int64),)
+
+
+@bad(qgraph.KernelTypeError)
+def an_order_of_vectors():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if qgraph.vec(x[i]) < qgraph.vec(0, 0, 0):
+                x[i, 0] = 0.0
+
+    return kernel, (floats(9).reshape(3, 3),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def a_vector_of_a_row_at_kernel_level():
+    def kernel(x):
+        v = qgraph.vec(x[0])
+        x[1, 0] = v[0]
+
+    return kernel, (floats(9).reshape(3, 3),)
+
+
 @bad(qgraph.KernelTypeError)
 def a_random_number_of_a_float():
     def kernel(x):

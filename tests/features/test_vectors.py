@@ -74,6 +74,13 @@ def test_vectors_go_into_rows_of_numpy():
     x[0] += vec(1, 2, 3)
     x[1] = vec(1, 2, 3) * 2
     np.testing.assert_array_equal(x, [[2, 3, 4], [2, 4, 6]])
+    row = x[0]
+    row -= vec(1, 1, 1)
+    np.testing.assert_array_equal(x[0], [1, 2, 3])
+    with pytest.raises(TypeError, match="same_kind"):
+        np.ones((2, 3), int)[0] += vec(1, 2, 3)
+    with pytest.raises(TypeError):
+        np.sin(vec(1, 2))
 
 
 def test_vectors_are_copied():
@@ -154,6 +161,7 @@ def stores(x, y, dt):
         x[i] = x[i] * 2 + v
         row = y[i]
         v = v + row * dt
+        row *= v
         y[i, :] = v - x[i]
         x[i] *= vec(1, 2, 1)
 
@@ -248,6 +256,19 @@ def test_vectors_as_arguments_and_kernel_scalars(rig):
     rig.check(of_arguments, make_args)
 
 
+def outside_of_loops(x, y):
+    v = vec(1, 2, 3)
+    x[0] = v
+    x[1] += vec(y[0, 0], 0, 1) * 2
+    for t in qgraph.serial(range(2)):
+        x[2] -= v
+        y[0, t] = v @ v
+
+
+def test_one_thread_stores_vectors(rig):
+    rig.check(outside_of_loops, rows)
+
+
 def noise(x, rng):
     for i in range(x.shape[0]):
         x[i] += vec(rng.normal(i, size=3)) * random.uniform(1, i)
@@ -308,3 +329,32 @@ def test_accesses_are_those_of_components(rig):
 
     with pytest.raises(qgraph.DataRaceError, match="x\\[i - 1"):
         rig.run(rig.kernel(shifted), np.ones((4, 3)))
+
+
+def through_temporaries(x, n):
+    force = qgraph.zeros_like(x)
+    again = np.zeros_like(force)
+    pairs = qgraph.empty((x.shape[0], 2))
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            force[i] += vec(x[i]) * 2
+            pairs[i] = vec(x[i, 0], t)
+            again[i, 1] = (vec(pairs[i]) + 1).norm()
+        x, force = force, x
+    for i in range(x.shape[0]):
+        x[i] = again[i] + vec(force[i])
+
+
+def test_temporaries_have_rows(rig):
+    rig.check(through_temporaries, lambda: (rows()[0], 3))
+
+
+def taking_turns(x, y, n):
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            y[i, 0] = vec(x[i]).norm()
+        x, y = y, x
+
+
+def test_arrays_change_places_where_one_is_taken_apart(rig):
+    rig.check(taking_turns, lambda: (*rows(), 3))

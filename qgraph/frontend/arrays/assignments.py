@@ -14,6 +14,7 @@ from qgraph.frontend.arrays.index_words import grids
 from qgraph.frontend.arrays.library_calls import assign_library_call
 from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
 from qgraph.frontend.inference.ranks import is_in_place, is_slice, rank
@@ -50,6 +51,9 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
     places = [part for target in node.targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
     if any(is_slice(scope, place) for place in places):
+        if len(places) == 1 and may_be_vector(scope, node.value):
+            _to_elements(region, scope, node)
+            return
         _to_slices(region, scope, node)
         return
     if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.IfExp):
@@ -132,7 +136,10 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
     if is_slice(scope, node.target) or is_in_place(scope, node):
-        assign_slice(region, scope, node, node.target, node.value)
+        if may_be_vector(scope, node.value):
+            region.run(scope).statement(scope, node)
+        else:
+            assign_slice(region, scope, node, node.target, node.value)
         return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
         region.run(scope).statement(scope, node)

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from qgraph.errors import KernelTypeError
 from qgraph.frontend.bodies.array_expressions import array_of
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
+from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_whole, word
 from qgraph.frontend.inference.ranks import (
     is_new_axis,
@@ -236,15 +238,22 @@ class VectorResolution(ArrayResolution):
         if any(isinstance(each, ast.Slice) or is_new_axis(self._scope, each) for each in indices):
             return None
         match known(self._scope, base):
-            case LeafRef(leaf=Leaf(path=path, type=ArrayType(tail=tail))):
-                return _LastAxes(tail, path)
-            case ViewRef(leaf=Leaf(path=path, type=ArrayType(ndim=ndim, tail=tail)), along=along):
+            case LeafRef(leaf=Leaf(type=ArrayType(tail=tail)) as leaf):
+                return _LastAxes(tail, self._path(leaf))
+            case ViewRef(leaf=Leaf(type=ArrayType(ndim=ndim, tail=tail)) as leaf, along=along):
+                path = self._path(leaf)
                 left = along[len(indices) :]
                 axes = [*range(ndim - len(left), ndim)]
                 return _LastAxes(tail, path) if [each.axis for each in left] == axes and all(map(is_whole, left)) else None
             case Private(array=ArrayType(tail=tail), rows_of=path):
                 return _LastAxes(tail, path)
         return None
+
+    def _path(self, leaf: Leaf) -> str:
+        """The path of the argument that tells the extents of ``leaf``; "" where none does."""
+        unit = self._body.unit
+        made = any(each.leaf.name == leaf.name for each in unit.temporaries)
+        return unit.like.get(leaf.name, "") if made else leaf.path
 
     def _as_row(self, bound: Private, node: ast.expr) -> Private:
         """``bound``, which is ``node``, with what is known of its last axes."""
@@ -349,7 +358,8 @@ class VectorResolution(ArrayResolution):
         self._refuse_rows(pairs)
         if not any(shapes):
             return None
-        if len(pairs) == 1 and isinstance(pairs[0][0], ast.Subscript):
+        in_place = isinstance(node, ast.AugAssign) and rank(self._scope, node.target) > 0
+        if len(pairs) == 1 and (in_place or isinstance(pairs[0][0], ast.Subscript)):
             return self._store(node, pairs[0][0], shapes[0] or ())
         for (target, _), shape in zip(pairs, shapes, strict=True):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
@@ -393,7 +403,7 @@ class VectorResolution(ArrayResolution):
             return replace(bound, array=None, is_tuple=False, vector=shape)
         return self._as_row(array_of(self._scope, "", argument), argument) if makes_vectors(source) else bound
 
-    def _store(self, node: ast.Assign | ast.AugAssign, target: ast.Subscript, shape: Shape) -> list[ast.stmt]:
+    def _store(self, node: ast.Assign | ast.AugAssign, target: ast.expr, shape: Shape) -> list[ast.stmt]:
         """The value, and then a store of each component."""
         extents = self._of_row(target)
         if extents != shape:
@@ -402,6 +412,13 @@ class VectorResolution(ArrayResolution):
                 f"`{as_written(target)}` {found}, and {' by '.join(map(str, shape))} are assigned",
                 node,
                 "a vector goes to a row of its length, a matrix to a part of its shape",
+            )
+        kind = element_type(self._scope, target)
+        if isinstance(node, ast.AugAssign) and kind is not None and kind.kind in "biu":
+            raise KernelTypeError(
+                f"`{as_written(target)}` is of type {kind}, and a vector has floats",
+                self._scope.span(node),
+                hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
             )
         whole = f"_w{node.lineno}_{node.col_offset}"
         self._scope.names[whole] = Private(self._body.unit.local_name(whole), vector=shape)

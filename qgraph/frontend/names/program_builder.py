@@ -49,6 +49,8 @@ class ProgramBuilder:
         self.same = dict(same)
         self.overlapping = set(overlapping)
         self.temporaries: list[Temporary] = []
+        # Temporaries that have the shape of an argument, or of another temporary, whose path this is.
+        self.like: dict[str, str] = {}
         # The extents of temporaries as expressions of the host, by leaf name.
         self.extents: dict[str, tuple[ast.expr, ...]] = {}
         # Sizes of arrays that views have looked at: one object each, so that all paths agree on what the name means.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.names.bindings import LeafRef, Poisoned, ViewRef
@@ -19,7 +19,7 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.array_joins import arrays_of, copy_elements, is_private
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
-from qgraph.ir.argument_types import Leaf
+from qgraph.ir.argument_types import ArrayType, Leaf, Type
 from qgraph.ir.trees import parsed
 
 
@@ -63,7 +63,7 @@ def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
     """Names of arrays of one type may get each other's place."""
     groups: dict[object, list[str]] = {}
     for name in names:
-        groups.setdefault(_leaf(scope, name).type, []).append(name)
+        groups.setdefault(_without_tail(_leaf(scope, name)), []).append(name)
     return list(groups.values())
 
 
@@ -71,6 +71,11 @@ def _candidates(unit: ProgramBuilder, leaf: Leaf) -> tuple[str, ...]:
     """The arrays of the caller that ``leaf`` may be."""
     selection = unit.selections.get(leaf.name)
     return (leaf.name,) if selection is None else selection.leaves
+
+
+def _without_tail(leaf: Leaf) -> Type:
+    """The type of an array, but for extents: shapes are compared before the launch."""
+    return replace(leaf.type, tail=()) if isinstance(leaf.type, ArrayType) else leaf.type
 
 
 def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt) -> None:
@@ -87,7 +92,7 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
         return
     for name in moved:
         source = sources[name]
-        if source is not None and source.type != places.names[name].type:
+        if source is not None and _without_tail(source) != _without_tail(places.names[name]):
             raise KernelTypeError(
                 f"`{name}` is {places.names[name].type}, and becomes {source.type} in a loop or branch",
                 scope.span(names_assigned([node])[name][0]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, Poisoned, StructRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.region import Region, made_array
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
@@ -52,12 +55,22 @@ def temporary(region: Region, scope: Scope, name: ast.Name, value: ast.expr) -> 
     for extent, text in shape:
         known = unit.host_value(extent, scope.span(value), "size", text=text)
         names.append(known.id)
-    leaf = Leaf(unit.array_name(name.id), as_written(name), ArrayType(dtype, len(names), "C"))
+    tail = like.leaf.type.tail if isinstance(like, LeafRef) and isinstance(like.leaf.type, ArrayType) else _tail(shape)
+    leaf = Leaf(unit.array_name(name.id), as_written(name), ArrayType(dtype, len(names), "C", tail=tail))
+    if isinstance(like, LeafRef):
+        unit.like[leaf.name] = unit.like.get(like.leaf.name, like.leaf.path)
     unit.add_temporary(Temporary(leaf, tuple(names), scope.span(value), in_graph), tuple(extent for extent, _ in shape))
     filler = {"zeros": ast.Constant(0), "ones": ast.Constant(1), "full": arguments.get("value")}.get(kind.removesuffix("_like"))
     if filler is not None:
         _fill(region, scope, leaf, filler, value)
     return LeafRef(leaf)
+
+
+def _tail(shape: Sequence[tuple[ast.expr, str]]) -> tuple[int, ...]:
+    """The extents of the last axes, as far as they are constants."""
+    constants = [constant_of(extent) for extent, _ in shape]
+    found = itertools.takewhile(lambda extent: extent is not None, reversed(constants))
+    return tuple(extent for extent in found if extent is not None)[::-1]
 
 
 def one_element(region: Region, scope: Scope, dtype: str, node: ast.expr, what: str) -> Leaf:
