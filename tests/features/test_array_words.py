@@ -167,4 +167,6 @@ def test_a_copy_that_is_made_again(check: Any) -> None:
 @pytest.mark.needs("compiler")
 def test_they_are_compiled_for_cuda() -> None:
     kernel = qgraph.kernel(backend="cuda")(shaped)
-    assert ".entry" in kernel.ptx(np.ones((3, 4)), np.ones(12), 3)
+    tasks = kernel.ptx(np.ones((3, 4)), np.ones(12), 3)
+    assert len(tasks) > 5
+    assert all(".entry" in text for text in tasks.values())
