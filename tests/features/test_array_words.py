@@ -162,3 +162,11 @@ def made_again(x: Any, steps: int) -> Any:
 
 def test_a_copy_that_is_made_again(check: Any) -> None:
     check(made_again, lambda: (np.arange(4.0), 3))
+
+
+@pytest.mark.needs("compiler")
+def test_they_are_compiled_for_cuda() -> None:
+    kernel = qgraph.kernel(backend="cuda")(shaped)
+    tasks = kernel.ptx(np.ones((3, 4)), np.ones(12), 3)
+    assert len(tasks) > 5
+    assert all(".entry" in text for text in tasks.values())

@@ -165,6 +165,19 @@ def test_a_new_array_in_the_place_of_another(check: Any, steps: int, n: int) -> 
     check(another_one_each_time, lambda: (np.arange(4.0), np.arange(4.0) * 3, steps, n))
 
 
+def rows_of_what_is_bound_again(x: Any, y: Any) -> Any:
+    t = x + 0
+    for v in qgraph.serial(t):
+        t = t * 2 + v
+        y += t
+    return t
+
+
+def test_a_loop_goes_over_the_array_of_its_start() -> None:
+    with pytest.raises(qgraph.KernelSyntaxError, match="are not the same arrays in another order"):
+        qgraph.kernel(rows_of_what_is_bound_again).plan(np.ones(3), np.ones(3))
+
+
 @qgraph.func
 def stepped(x: Any, y: Any) -> Any:
     for _ in qgraph.serial(range(2)):

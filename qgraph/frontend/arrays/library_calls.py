@@ -50,7 +50,8 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     record = library_function(function)
     if record is None and function is not call:
         return False
-    if record is not None and record.results == 1 and not _is_direct(scope, node.targets[0], value):
+    single = record is not None and record.results == 1 and not isinstance(node.targets[0], ast.Tuple)
+    if single and not _is_direct(scope, node.targets[0], value):
         return False
     wanted = 1 if record is None else record.results
     written = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else [node.targets[0]]

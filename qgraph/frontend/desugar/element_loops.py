@@ -8,7 +8,6 @@ import copy
 from qgraph import language
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known_object, rank
-from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, load, stored
 from qgraph.source import as_written, standing_for
@@ -47,8 +46,9 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
     place = f"{node.lineno}_{node.col_offset}"
     variable = counter if counter is not None else stored(_variable(scope))
     index = load(variable.id)
-    arrays: Parts = [(stored(f"{ADDED}over{k}_{place}"), array) for k, (_, array) in enumerate(parts)]
-    names = [load(name.id) for name, _ in arrays if isinstance(name, ast.Name)]
+    # Names like a user's, of whom an array is not the kernel's alone.
+    arrays: Parts = [(stored(f"array {k} of {place}"), array) for k, (_, array) in enumerate(parts)]
+    names = [standing_for(load(name.id), array) for name, array in arrays if isinstance(name, ast.Name)]
     lengths: list[ast.expr] = [
         ast.Subscript(ast.Attribute(name, "shape", ast.Load()), ast.Constant(0), ast.Load()) for name in names
     ]

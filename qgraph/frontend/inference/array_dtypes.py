@@ -71,15 +71,24 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
             return OPERATIONS.by_syntax[type(op)].functions[0](
                 *(_sample(scope, operand, numbers) for operand in operands_of(node))
             )
-        case ast.BinOp(op=ast.MatMult()) | ast.Call() if (record := library_call(scope, node)) is not None:
-            return _of_library(scope, record, node, numbers)
-        case ast.BinOp(left=left, op=ast.MatMult(), right=right) if rank(scope, left) == rank(scope, right) == 1:
-            return (_sample(scope, left, numbers) * _sample(scope, right, numbers))[0]
-        case ast.Call() if (view := view_word(scope, node)) is not None:
-            return _sample(scope, view.array, numbers)
-        case ast.Call(keywords=[]):
-            return _called(scope, node, numbers)
+        case ast.BinOp(op=ast.MatMult()) | ast.Call():
+            return _of_arrays(scope, node, numbers)
     raise _UnknownError
+
+
+def _of_arrays(scope: Scope, node: ast.BinOp | ast.Call, numbers: _Numbers | None) -> Any:
+    """The same of a product of arrays, and of a call."""
+    if (record := library_call(scope, node)) is not None:
+        return _of_library(scope, record, node, numbers)
+    if isinstance(node, ast.BinOp):
+        if rank(scope, node.left) == rank(scope, node.right) == 1:
+            return (_sample(scope, node.left, numbers) * _sample(scope, node.right, numbers))[0]
+        raise _UnknownError
+    if (view := view_word(scope, node)) is not None:
+        return _sample(scope, view.array, numbers)
+    if node.keywords:
+        raise _UnknownError
+    return _called(scope, node, numbers)
 
 
 def _is_extent(node: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, StructRef, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.program import Branch, Loop, Statement, effects_of
+from qgraph.ir.program import HOST, Branch, Loop, Statement, effects_of
 
 _HINT = "copy the elements where it is made, np.copy(...), as NumPy does then, too"
 
@@ -28,7 +28,8 @@ def refuse_changed_copies(unit: ProgramBuilder, scope: Scope, node: ast.stmt, st
         if isinstance(statement, (Loop, Branch)):
             # Looked at when their bodies were laid out.
             continue
-        for written in effects_of(statement).writes:
+        writes = effects_of(statement).writes
+        for written in writes | ({*unit.copies.values()} if HOST in writes else set()):
             if written in unit.copies and written in unit.filled:
                 copy, base = unit.leaves[written], unit.leaves[unit.copies[written]]
                 raise KernelSyntaxError(

@@ -119,8 +119,9 @@ class SerialRun:
         frame = _frame(scope)
         assigned = names_assigned([node])
         refs = {name: frame.scalar(name) for name in assigned if not frame.is_private(name, node)}
-        for name in refs:
+        for name, ref in refs.items():
             _check_number(scope, name, node)
+            self._unit.number_types[ref.slot.name] = None
         fresh = [name for name in refs if not isinstance(scope.names.get(name), ScalarRef)]
         sure = surely_assigned([node], fresh, scope.file, lambda loop: self._runs(scope, assigned, loop))
         added = self._body.statements(scope.inner(refs), [node], ())
