@@ -75,12 +75,13 @@ def test_joined(check: Any) -> None:
 
 
 def shaped(a: Any, x: Any, n: int) -> Any:
+    made = np.where(np.roll(x, 1) > x, x, 0).reshape(2, -1)
     flat = np.ravel(a) + np.reshape(x, (n, -1)).flatten()
     cube = x.reshape(n, 2, x.shape[0] // (2 * n)) * 2
     t = np.transpose(cube, axes=(1, 0, 2))
     x[:] = t.reshape(x.shape)
     turned = np.transpose(a)[1:] + a.T[1:] + a.swapaxes(0, 1)[:-1]
-    return flat, cube, t.copy(), turned, np.expand_dims(x, 0) + np.zeros([2, x.shape[0]]), np.moveaxis(cube, 0, 2)[0] + 1
+    return made, flat, cube, t.copy(), turned, np.expand_dims(x, 0) + np.zeros([2, x.shape[0]]), np.moveaxis(cube, 0, 2)[0] + 1
 
 
 def test_shaped(check: Any) -> None:
@@ -125,6 +126,14 @@ def changed(x: Any) -> None:
 
 def changed_by_a_func(x: Any) -> Any:
     return raised(np.ravel(x))
+
+
+def a_view_beside_a_change(x: Any, y: Any) -> None:
+    y[:] = np.flip(x) * raised(x)
+
+
+def test_a_view_sees_a_change_in_its_expression(check: Any) -> None:
+    check(a_view_beside_a_change, lambda: (np.arange(3.0), np.zeros(3)))
 
 
 def in_one_expression(x: Any) -> None:

@@ -76,6 +76,10 @@ def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callab
     if record is None:
         raise new_array(scope, node)
     operands = library_operands(record, node)
+    number = next((each for each in operands if rank(scope, each) == 0), None)
+    if number is not None or len(operands) != record.arrays:
+        found = f"`{as_written(node)}` is not given {record.arrays} {'array' if record.arrays == 1 else 'arrays'} by position"
+        raise scope.error(found, number or node, f"options have keywords: {', '.join(record.keywords) or 'here are none'}")
     if record.name == "matmul" and (of_parts := product_of_parts(region, scope, node, operands)) is not None:
         return of_parts
     operands = [_as_whole(scope, each, whole) for each in operands]

@@ -122,7 +122,9 @@ def library_call(scope: Scope, node: ast.AST, found: dict[ast.expr, int] | None 
             record = library_function(function)
             if record is None or record.results > 1 or record.name == "det":
                 return None
-            return record if any(rank(scope, each, found) for each in library_operands(record, node)) else None
+            several = [rank(scope, each, found) for each in library_operands(record, node)]
+            of_vectors = record.name == "matmul" and several == [1, 1]
+            return record if any(several) and not of_vectors else None
     return None
 
 

@@ -43,7 +43,8 @@ def refuse_changed_copies(unit: ProgramBuilder, scope: Scope, node: ast.stmt, st
 
 
 def _copies_of(unit: ProgramBuilder, base: str) -> list[str]:
-    found = [copy for copy, of in unit.copies.items() if unit.may_share(of, base)]
+    # What is written before a copy is made is in it.
+    found = [copy for copy, of in unit.copies.items() if copy in unit.filled and unit.may_share(of, base)]
     return [*found, *(further for each in found for further in _copies_of(unit, each))]
 
 

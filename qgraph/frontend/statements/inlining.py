@@ -399,7 +399,7 @@ class _Calls(ast.NodeTransformer):
             return False
         calls = (child for later in rest for child in ast.walk(later) if isinstance(child, ast.Call))
         changes = any(callee_needs_region(self._region.unit, self._scope, call) for call in calls)
-        return not changes or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+        return not changes or is_place(self._scope, node)
 
 
 def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
