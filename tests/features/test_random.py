@@ -76,6 +76,8 @@ def everything(x, y, m, seed, step):
         m[i, 0] = random.integers(seed, i, step, low=-5, high=1000)
         m[i, 1], m[i, 2] = random.integers(seed, i, low=-(2**63), high=2**63 - 1, size=2)
         m[i, 3] = random.integers(seed, i, low=i, high=3)
+        # Both halves of the extent count, and what is carried from one to the other.
+        m[i, 4], m[i, 5] = random.integers(seed, i, low=-(2**62) - 12345, high=2**60 + 2**31 - 77, size=2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -84,7 +86,7 @@ def test_bits_are_those_of_plain_python(rig, dtype):
     for seed, step in ((3, 4), (-(2**63), -1), (np.uint64(2**64 - 1), np.int8(-7)), (np.uint32(5), True)):
 
         def make_args(seed=seed, step=step):
-            return np.zeros((n, 11), dtype), np.zeros((n, 5)), np.zeros((n, 4), np.int64), seed, step
+            return np.zeros((n, 11), dtype), np.zeros((n, 5)), np.zeros((n, 6), np.int64), seed, step
 
         rig.check(everything, make_args, tolerance=0)
 
