@@ -146,7 +146,7 @@ MUTANTS = (
         "dispatch_cache.py",
         '["defaults.backend is default", "holds()"]',
         '["defaults.backend is default"]',
-        "features/test_scalars.py features/test_compiled_in.py",
+        "runtime/executors/test_cpu_relaunch.py",
     ),
     Mutant(
         "a repeated call launches a graph that was patched for another one",
