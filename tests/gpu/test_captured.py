@@ -76,8 +76,7 @@ def warp():
     wp = pytest.importorskip("warp")
     wp.config.quiet = True
     wp.init()
-    if not wp.is_cuda_available():
-        pytest.skip("Warp finds no device")
+    assert wp.is_cuda_available(), "Warp finds no device where there is one"
     with wp.ScopedDevice("cuda:0"):
         yield wp
 

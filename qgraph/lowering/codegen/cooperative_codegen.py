@@ -71,7 +71,7 @@ def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
     assert isinstance(loop.iter, ast.Call)
     variable, (first, stop, _) = loop.target.id, loop.iter.args
     lanes = [_Accumulator(name, operator) for name, operator in shared.accumulators.items()]
-    body = _renamed(loop.body, {lane.name: lane.local for lane in lanes})
+    body = renamed(loop.body, {lane.name: lane.local for lane in lanes})
     negative = ["while _inside < _min(_stop, 0):", f"    {variable} = _inside", "    body", "    _inside += _lanes"]
     return generated(
         "_lanes = _wide(_cuda.blockDim.x)",
@@ -112,14 +112,14 @@ def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator]) -> Sta
         first += generated(
             f"_k{part} = _assume_ge(_wide(_min(_inside, _stop - 1)), 0)", f"_at{part} = _inside", "_inside += _lanes"
         )
-        first += _renamed(loads, {variable: f"_k{part}", **names})
+        first += renamed(loads, {variable: f"_k{part}", **names})
         then += generated(
             f"{variable} = _k{part}",
             *(f"{lane.other} = {lane.local}" for lane in lanes),
             "iteration",
             f"if _at{part} >= _stop:",
             *(f"    {lane.local} = {lane.other}" for lane in lanes),
-            iteration=_renamed(body, names),
+            iteration=renamed(body, names),
         )
     return [*first, *then]
 
@@ -194,7 +194,7 @@ class _Accumulator:
         return [f"{self.name} = {self.local}"] if self.operator in IDEMPOTENT else applied(self.operator, self.name, self.local)
 
 
-def _renamed(statements: Statements, names: Mapping[str, str]) -> Statements:
+def renamed(statements: Statements, names: Mapping[str, str]) -> Statements:
     """A copy with other names for some."""
     new = copied(list(statements))
     for node in walk(new):

@@ -6,12 +6,13 @@ The grids that fit are those of ``runtime/graph/launch_shapes.py``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from qgraph.ir.artifacts import COARSENING, JAMMED_COLUMNS, TILE_HEIGHT, TILE_ROWS
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Program, Task
+from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import parts_of, stored_in
 from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
@@ -25,7 +26,6 @@ from qgraph.lowering.codegen.task_codegen import (
     replace_continue,
     unravel,
 )
-from qgraph.source import copied
 
 # The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
 _JAMMED = 150
@@ -254,9 +254,9 @@ def jammed(task: Task, dtypes: Dtypes) -> Statements:
             f"_column = _assume_u32(_left + {column} * _cuda.blockDim.x)",
         )
         new = {name: f"_part{part}_{name}" for name in own}
-        parts["begin"] += [*start, *_under(new, [*row_iteration(task)[: -len(task.body)], *before])]
-        parts["inside"] += _under(new, loop.body)
-        parts["end"] += _under(new, after)
+        parts["begin"] += [*start, *renamed([*row_iteration(task)[: -len(task.body)], *before], new)]
+        parts["inside"] += renamed(loop.body, new)
+        parts["end"] += renamed(after, new)
     return generated(
         "_across, _down = 1, 1",
         f"if _cuda.gridDim.x * _cuda.blockDim.x < {columns}: _across = {JAMMED_COLUMNS}",
@@ -297,12 +297,3 @@ def _run(loop: ast.For, body: Sequence[ast.stmt]) -> Statements:
             count = [f"_inside = {first}", f"_end = {ast.unparse(stop)}", "while _inside < _end:"]
             return generated(*count, f"    {name} = _assume_ge(_inside, 0)", "    _inside += 1", "    body", body=body)
     return [ast.copy_location(ast.For(loop.target, loop.iter, list(body), []), loop)]
-
-
-def _under(names: Mapping[str, str], statements: Statements) -> list[ast.stmt]:
-    """A copy with other names for some."""
-    new = copied(list(statements))
-    for node in walk(new):
-        if isinstance(node, ast.Name):
-            node.id = names.get(node.id, node.id)
-    return new
