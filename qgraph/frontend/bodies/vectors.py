@@ -73,7 +73,7 @@ def _is_one(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         called = known_object(scope, node.func)
         if isinstance(called, Func):
-            return makes_vectors(called.source)
+            return scope.asked(makes_vectors, called.source)
         return any(called is maker for maker in _MAKERS)
     return isinstance(node, (ast.Name, ast.Attribute)) and bool(shape_of_binding(known(scope, node)))
 
@@ -128,7 +128,7 @@ class VectorResolution(ArrayResolution):
         outside = map(scope.source.globals.get, scope.source.function.__code__.co_names)
         known_values = (*outside, *scope.source.closure.values())
         return (
-            makes_vectors(scope.source)
+            scope.asked(makes_vectors, scope.source)
             or any(map(_holds_vectors, scope.names.values()))
             or any(vectors.shape_of(value) for value in known_values)
         )
@@ -401,7 +401,9 @@ class VectorResolution(ArrayResolution):
         shape = self.shape(argument)
         if shape:
             return replace(bound, array=None, is_tuple=False, vector=shape)
-        return self._as_row(array_of(self._scope, "", argument), argument) if makes_vectors(source) else bound
+        return (
+            self._as_row(array_of(self._scope, "", argument), argument) if self._scope.asked(makes_vectors, source) else bound
+        )
 
     def _store(self, node: ast.Assign | ast.AugAssign, target: ast.expr, shape: Shape) -> list[ast.stmt]:
         """The value, and then a store of each component."""

@@ -44,6 +44,8 @@ class Globals:
         self.shared: dict[str, Binding] = {}
         self.used: set[Place] = set()
         self.compiled_in = CompiledIn()
+        # What was asked of whole functions, which each of their bodies asks again.
+        self.answers: dict[tuple[Callable[[SourceFunction], bool], SourceFunction], bool] = {}
 
     def enter(self, source: SourceFunction) -> None:
         """The function of ``source`` is compiled in.
@@ -109,6 +111,13 @@ class Scope:
     def checks_indices(self) -> bool:
         """Whether somebody will look at the indices of views in bodies."""
         return self._globals.checks_indices
+
+    def asked(self, question: Callable[[SourceFunction], bool], source: SourceFunction) -> bool:
+        """The answer to a question that walks a whole function; it is walked once a program."""
+        answers = self._globals.answers
+        if (question, source) not in answers:
+            answers[question, source] = question(source)
+        return answers[question, source]
 
     def span(self, node: ast.AST) -> Span:
         """The place of a node of this function."""
