@@ -121,9 +121,9 @@ def runner(owner, request, find_stream):
 def driver(request, monkeypatch):
     made = Driver() if request.param == "Python" else MachineDriver()
     monkeypatch.setattr(relaunch, "driver", made)
+    monkeypatch.setattr(native, "may_launch", lambda: isinstance(made, MachineDriver))
     if request.param == "machine code":
         monkeypatch.setattr(native, "address_of", made.address_of)
-        monkeypatch.setattr(native, "may_launch", lambda: True)
     monkeypatch.setattr(relaunch, "failure", lambda code, name: CudaError(f"{name} failed with {code}"))
     return made
 
