@@ -202,11 +202,14 @@ class Expressions:
             return combined("*", a, weak(-1), a.shape) and self._negated(a)
         if word == "abs":
             most = value.magnitude
-            text = self.choices.pick((f"abs({a.text})", f"np.abs({a.text})"))
+            # NumPy makes a scalar of its own of a number.
+            text = self.choices.pick((f"abs({a.text})", f"np.abs({a.text})")) if a.shape else f"abs({a.text})"
             return replace(a.moved(text, *a.shape), value=replace(value, text=text, low=0, high=most, atom=True))
         if word == "square":
             made = combined("*", a, a, a.shape)
-            return made.moved(f"{a.inner} ** 2", *a.shape) if made is not None and made.text == f"{a.inner} * {a.inner}" else None
+            if made is None or made.text != f"{a.inner} * {a.inner}":
+                return None
+            return replace(made, value=replace(made.value, text=f"{a.inner} ** 2"))
         if word == "floor" and a.kind == "float" and a.shape:
             text = f"np.{self.choices.pick(('floor', 'ceil', 'trunc'))}({a.text})"
             return replace(a.moved(text, *a.shape), value=replace(value, text=text, low=value.low - 1, high=value.high + 1, grain=0, atom=True))

@@ -26,6 +26,8 @@ class ArrayRunner(Runner):
         super().__init__(backend)
         self.ptx = ptx
         self.refused: Counter[str] = Counter()
+        # The first message of each.
+        self.examples: dict[str, str] = {}
         self.ran = 0
 
     def _compare(self, kernel: Any, program: Program, call: int) -> None:
@@ -55,7 +57,9 @@ class ArrayRunner(Runner):
         fault = fault_of(error, program.source) if error.span is not None else ""
         if fault or _BLAME.search(str(error).split("\n")[0]) or isinstance(error, qgraph.CudaError):
             raise Mismatch(f"{fault or 'a message that blames others'}: {type(error).__name__}: {error}") from error
-        self.refused[re.sub(r"`[^`]*`|\d+", "_", f"{type(error).__name__}: {error}".split("\n")[0])] += 1
+        kind = re.sub(r"`[^`]*`|\d+", "_", f"{type(error).__name__}: {error}".split("\n")[0])
+        self.refused[kind] += 1
+        self.examples.setdefault(kind, f"{error}")
 
     def _unchanged(self, program: Program, actual: list[Any], before: list[Any], error: Exception) -> None:
         for argument, mine, old in zip(program.arguments, actual, before, strict=True):

@@ -43,6 +43,8 @@ class Statements:
     sources: list[list[str]] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     depth: int = 0
+    # Statements that may still be written: compilation is what a program costs.
+    left: int = 15
 
     @property
     def choices(self) -> Choices:
@@ -56,6 +58,9 @@ class Statements:
         """Statements one after another."""
         lines: list[str] = []
         for _ in self.choices.some(least, most, 75):
+            if self.left <= 0 and lines:
+                break
+            self.left -= 1
             written, scope = self._statement(place)
             place = replace(place, scope=scope)
             lines += written
@@ -76,7 +81,7 @@ class Statements:
             self._row_loop,
             self._iterations,
         ]
-        if place.loops < 2 and not place.func:
+        if place.loops < 2 and not place.func and self.left > 2:
             options += [self._branch, self._serial, self._while]
         for _ in range(4):
             written = self.choices.pick(options)(place)

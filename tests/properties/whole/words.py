@@ -95,7 +95,12 @@ def _flat(choices: Choices, a: Whole) -> Whole | None:
         return None
     sizes = tuple(_product(sizes) for sizes in zip(*(dim.sizes for dim in a.shape), strict=True))
     words = (f"np.ravel({a.text})", f"{a.inner}.ravel()", f"{a.inner}.flatten()", f"np.reshape({a.text}, -1)", f"{a.inner}.reshape(-1)")
-    return a.moved(choices.pick(words), Dim(sizes))
+    return _sharing(a, choices.pick(words), Dim(sizes))
+
+
+def _sharing(a: Whole, text: str, *shape: Dim) -> Whole:
+    """What has the elements of an array, or shares them."""
+    return replace(a.moved(text, *shape), root=a.root)
 
 
 def _reshaped(choices: Choices, a: Whole) -> Whole | None:
@@ -108,8 +113,8 @@ def _reshaped(choices: Choices, a: Whole) -> Whole | None:
     rest = Dim(tuple(size // rows for size in sizes))
     shape = (Dim((rows, rows), one=rows == 1), rest)
     if choices.maybe(50):
-        return a.moved(f"{a.inner}.reshape({rows}, -1)", *shape)
-    return a.moved(f"np.reshape({a.text}, (-1, {rows}))", *shape[::-1])
+        return _sharing(a, f"{a.inner}.reshape({rows}, -1)", *shape)
+    return _sharing(a, f"np.reshape({a.text}, (-1, {rows}))", *shape[::-1])
 
 
 def _copied(choices: Choices, a: Whole) -> Whole | None:
@@ -140,7 +145,7 @@ def _diagonal(choices: Choices, a: Whole) -> Whole | None:
         return _with_zero(a.moved(f"np.diag({a.text})", a.shape[0], a.shape[0]))
     if len(a.shape) == 2:
         sizes = tuple(min(pair) for pair in zip(*(dim.sizes for dim in a.shape), strict=True))
-        return a.moved(f"np.diag({a.text})", Dim(sizes))
+        return _sharing(a, f"np.diag({a.text})", Dim(sizes))
     return None
 
 
