@@ -81,7 +81,7 @@ class Expressions:
                 return None
             made = self.cast(other, target)
         if made.dtype == target.dtype:
-            return replace(made, root="") if not made.root else combined("+", made, weak(0), made.shape)
+            return replace(made, root="") if not made.root else made.moved(f"{made.inner}.copy()", *made.shape)
         if target.kind == "int" and not fits(replace(numeric(made, target.dtype), dtypes=frozenset([target.dtype]))):
             return None
         dtype = "bool_" if target.dtype == "bool" else target.dtype

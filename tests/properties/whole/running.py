@@ -26,7 +26,7 @@ class ArrayRunner(Runner):
         super().__init__(backend)
         self.ptx = ptx
         self.refused: Counter[str] = Counter()
-        # The first message of each.
+        # The first message of each, with its program.
         self.examples: dict[str, str] = {}
         self.ran = 0
 
@@ -59,7 +59,7 @@ class ArrayRunner(Runner):
             raise Mismatch(f"{fault or 'a message that blames others'}: {type(error).__name__}: {error}") from error
         kind = re.sub(r"`[^`]*`|\d+", "_", f"{type(error).__name__}: {error}".split("\n")[0])
         self.refused[kind] += 1
-        self.examples.setdefault(kind, f"{error}")
+        self.examples.setdefault(kind, f"{error}\n{program.source}")
 
     def _unchanged(self, program: Program, actual: list[Any], before: list[Any], error: Exception) -> None:
         for argument, mine, old in zip(program.arguments, actual, before, strict=True):

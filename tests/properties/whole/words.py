@@ -78,9 +78,12 @@ PARTS: list[Word] = [_sliced, _turned, _flipped]
 
 
 def _rolled(choices: Choices, a: Whole) -> Whole | None:
+    if not a.shape:
+        return None
     by = choices.integer(-2, 3)
-    axis = choices.pick(("", f", axis={choices.integer(0, max(0, len(a.shape) - 1))}"))
-    return a.moved(f"np.roll({a.text}, {by}{axis})", *a.shape) if a.shape else None
+    # Of several axes one is named: all in a row is refused.
+    axis = f", axis={choices.integer(0, len(a.shape) - 1)}" if len(a.shape) > 1 or choices.maybe(20) else ""
+    return a.moved(f"np.roll({a.text}, {by}{axis})", *a.shape)
 
 
 def _repeated(choices: Choices, a: Whole) -> Whole | None:
