@@ -43,7 +43,7 @@ class Expressions:
         made = made if made.shape else self._operand(scope)
         for _ in self.choices.some(0, depth, 60):
             made = self._step(scope, made)
-        if self.choices.maybe(12):
+        if self.choices.maybe(20):
             made = self._word(PAIRS, made, self._operand(scope))
         return made
 
@@ -122,7 +122,7 @@ class Expressions:
         made = self.choices.pick([a for a in scope.arrays if a.shape] or scope.arrays)
         if self.choices.maybe(30):
             made = self._word(PARTS, made)
-        if self.choices.maybe(15):
+        if self.choices.maybe(25):
             made = self._word(WORDS, made)
         return made
 

@@ -121,8 +121,8 @@ class Statements:
                 made = valued(f"np.full({text}, {number}{typed})", dtype, 0, min(3, high), 0, (dim,))
             case "arange":
                 made = valued(f"np.arange({text})", "int64", 0, max(0, end), 0, (dim,))
-            case "linspace" if dim.least >= 2:
-                made = valued(f"np.linspace(0, {text} - 1, {text})", "float64", 0, max(1, end), 0, (dim,))
+            case "linspace":
+                made = valued(f"np.linspace(0, {text}, {text} + 1)", "float64", 0, max(1, end + 1), 0, (dim.changed(lambda size: size + 1),))
                 made = replace(made, value=replace(made.value, text=f"np.rint({made.text})"))
             case "eye":
                 made = valued(f"np.eye({text})", "float64", 0, 1, 0, (dim, dim))
