@@ -23,7 +23,7 @@ class Iterations:
         index = self.state.name("i")
         others = [a for a in scope.arrays if len(a.shape) == 1 and a.shape == target.shape and a.kind != "bool"]
         terms = [self._element(self.choices.pick(others), index) for _ in range(3)]
-        lines, value = self.choices.pick((self._plain, self._local, self._vector, self._drawn))(index, terms)
+        lines, value = self.choices.pick((self._plain, self._local, self._vector, self._drawn, self._drawn))(index, terms)
         stored = self._stored(value, target)
         if stored is None:
             return None

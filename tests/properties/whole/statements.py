@@ -79,7 +79,7 @@ class Statements:
             self._named_part,
             self._swapped,
             self._row_loop,
-            self._iterations,
+            *(self._iterations,) * 2,
         ]
         if place.loops < 2 and not place.func and self.left > 2:
             options += [self._branch, self._serial, self._while]
