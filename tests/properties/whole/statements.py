@@ -358,7 +358,9 @@ def _owned(name: str, made: Whole) -> Whole:
         low, high = min(low, least), max(high, most)
     grain = max(made.value.grain, 2) if made.kind == "float" else 0
     value = Value(name, made.kind, low, high, made.value.dtypes, grain, atom=True)
-    return Whole(value, made.dtype, made.shape, name, writable=bool(made.shape), alone=bool(made.shape))
+    # Of a name nobody sees that a length of 1 was written.
+    shape = tuple(replace(dim, one=False) for dim in made.shape)
+    return Whole(value, made.dtype, shape, name, writable=bool(made.shape), alone=bool(made.shape))
 
 
 def _with_array(scope: Scope, array: Whole) -> Scope:

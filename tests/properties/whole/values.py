@@ -93,7 +93,7 @@ def joined(a: Whole, b: Whole) -> str:
             return "float64"
         return "int64" if other.kind == "bool" else other.dtype
     found = np.result_type(a.dtype, b.dtype).name
-    return found if found in FLOATS or "float" not in found else ""
+    return found if found not in FLOATS or "float" in (a.kind, b.kind) else ""
 
 
 def numeric(a: Whole, dtype: str) -> Value:
