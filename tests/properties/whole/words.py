@@ -288,6 +288,15 @@ def _place(choices: Choices, a: Whole) -> Whole | None:
     return valued(f"np.{choices.pick(('argmin', 'argmax'))}({a.text})", "int64", 0, a.most)
 
 
+def _inner(choices: Choices, a: Whole) -> Whole | None:
+    if len(a.shape) != 1 or a.kind == "bool":
+        return None
+    text = choices.pick((f"{a.inner} @ {a.inner}", f"np.dot({a.text}, {a.text}[::-1])", f"np.vdot({a.text}, {a.text})"))
+    most = a.value.magnitude**2 * a.most
+    made = valued(text.replace(f"{a.text}[", f"{a.inner}["), a.dtype, -most, most, 2 * a.value.grain, atom=False)
+    return made if fits(made.value) and a.dtype not in UNSIGNED else None
+
+
 def _truth(choices: Choices, a: Whole) -> Whole | None:
     return valued(f"np.{choices.pick(('any', 'all'))}({a.text})", "bool", 0, 1)
 
@@ -297,7 +306,7 @@ def _count(choices: Choices, a: Whole) -> Whole | None:
 
 
 # Of all elements, for a number.
-REDUCTIONS: list[Word] = [_sum, _extreme, _place, _truth, _count]
+REDUCTIONS: list[Word] = [_sum, _extreme, _place, _truth, _count, _inner]
 
 
 def _product(sizes: tuple[int, ...]) -> int:
