@@ -26,8 +26,30 @@ SEED = int(os.environ.get("QGRAPH_FUZZ_SEED", "1"))
 WORDS = (
     *("np.where(", "np.roll(", "np.flip(", "np.concatenate(", "np.stack(", "np.reshape(", "ravel(", ".T", "np.transpose("),
     *(".copy()", "np.linspace(", "np.arange(", "np.eye(", "np.zeros(", "np.full(", "_like(", ".outer(", "[:, None]", " @ "),
-    *("np.dot(", "np.sum(", "np.min(", "argmax(", "np.any(", "qgraph.serial(", "while ", "else:", "@qgraph.func", "+= ", "::-1"),
-    *("qgraph.vec(", "qgraph.mat(", "qgraph.random.", ".astype(", "np.repeat(", "np.triu(", "np.diag(", "np.cumsum(", "np.sort("),
+    *(
+        "np.dot(",
+        "np.sum(",
+        "np.min(",
+        "argmax(",
+        "np.any(",
+        "qgraph.serial(",
+        "while ",
+        "else:",
+        "@qgraph.func",
+        "+= ",
+        "::-1",
+    ),
+    *(
+        "qgraph.vec(",
+        "qgraph.mat(",
+        "qgraph.random.",
+        ".astype(",
+        "np.repeat(",
+        "np.triu(",
+        "np.diag(",
+        "np.cumsum(",
+        "np.sort(",
+    ),
 )
 
 
@@ -78,7 +100,7 @@ def test_array_programs_are_compiled_for_cuda():
 @pytest.mark.needs("speed")
 def test_programs_are_valid_and_use_the_language():
     runner = Plain("cpu")
-    found = drawn(240)
+    found = drawn(160)
     for program in found:
         runner(program)
     runner.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tests.properties.choices import Choices
 from tests.properties.values import FLOATS, UNSIGNED, WEAK, Value, fits, literal, promoted
-from tests.properties.whole.values import MOST_ELEMENTS, Dim, Whole, combined, joined, numeric, settled, sound, storable, valued
+from tests.properties.whole.values import Dim, Whole, combined, joined, numeric, settled, sound, valued
 from tests.properties.whole.words import PAIRS, PARTS, REDUCTIONS, WORDS
 
 Step = Callable[["Scope", Whole], Whole | None]
@@ -46,6 +46,15 @@ class Expressions:
         if self.choices.maybe(20):
             made = self._word(PAIRS, made, self._operand(scope))
         return made
+
+    def worded(self, scope: Scope) -> Whole | None:
+        """One of the words of arrays, or of two; None where the one that was drawn does not fit."""
+        made = self._operand(scope)
+        if self.choices.maybe(70):
+            new = self.choices.pick(WORDS)(self.choices, made)
+        else:
+            new = self.choices.pick(PAIRS)(self.choices, made, self._operand(scope))
+        return new if new is not None and new.shape and sound(new) else None
 
     def like(self, scope: Scope, shape: tuple[Dim, ...], depth: int = 2) -> Whole:
         """An array that is of a shape, or repeated to it."""
@@ -176,7 +185,15 @@ class Expressions:
         b = self._partner(scope, a.shape)
         test = self._compared(scope, a) if a.kind != "bool" else a
         dtype = joined(a, b)
-        if test is None or not dtype or dtype == WEAK or not a.shape or a.kind == "bool" or test.shape != a.shape or not _alike(a, b):
+        if (
+            test is None
+            or not dtype
+            or dtype == WEAK
+            or not a.shape
+            or a.kind == "bool"
+            or test.shape != a.shape
+            or not _alike(a, b)
+        ):
             return None
         return self._either(f"np.where({test.text}, {a.text}, {b.text})", a, b, dtype)
 
@@ -196,7 +213,11 @@ class Expressions:
     def _unary(self, scope: Scope, a: Whole) -> Whole | None:
         value = a.value
         if a.kind == "bool":
-            return replace(a.moved(f"~{a.inner}", *a.shape), value=replace(value, text=f"~{a.inner}", atom=False)) if a.shape else None
+            return (
+                replace(a.moved(f"~{a.inner}", *a.shape), value=replace(value, text=f"~{a.inner}", atom=False))
+                if a.shape
+                else None
+            )
         word = self.choices.pick(("-", "abs", "square", "floor", "sign"))
         if word == "-":
             return combined("*", a, weak(-1), a.shape) and self._negated(a)
@@ -212,7 +233,10 @@ class Expressions:
             return replace(made, value=replace(made.value, text=f"{a.inner} ** 2"))
         if word == "floor" and a.kind == "float" and a.shape:
             text = f"np.{self.choices.pick(('floor', 'ceil', 'trunc'))}({a.text})"
-            return replace(a.moved(text, *a.shape), value=replace(value, text=text, low=value.low - 1, high=value.high + 1, grain=0, atom=True))
+            return replace(
+                a.moved(text, *a.shape),
+                value=replace(value, text=text, low=value.low - 1, high=value.high + 1, grain=0, atom=True),
+            )
         if word == "sign" and a.shape:
             return valued(f"np.sign({a.text})", a.dtype, 0 if a.dtype in UNSIGNED else -1, 1, 0, a.shape)
         return None
@@ -228,7 +252,15 @@ class Expressions:
         if operator != "/":
             return combined(operator, a, weak(number), a.shape)
         value = numeric(a, "int64")
-        made = valued(f"{a.inner} / 2", a.dtype if a.dtype in FLOATS else "float64", value.low, value.high, value.grain + 1, a.shape, atom=False)
+        made = valued(
+            f"{a.inner} / 2",
+            a.dtype if a.dtype in FLOATS else "float64",
+            value.low,
+            value.high,
+            value.grain + 1,
+            a.shape,
+            atom=False,
+        )
         return made if a.shape and a.kind != "bool" and fits(made.value) else None
 
     def _logical(self, scope: Scope, a: Whole) -> Whole | None:
@@ -250,7 +282,12 @@ def weak(number: int) -> Whole:
 def _alike(a: Whole, b: Whole) -> bool:
     """Whether a Python int among the two fits the type of the other."""
     weak, other = (a, b) if a.dtype == WEAK else (b, a)
-    return weak.dtype != WEAK or other.kind != "int" or weak.kind == "float" or fits(replace(weak.value, dtypes=other.value.dtypes))
+    return (
+        weak.dtype != WEAK
+        or other.kind != "int"
+        or weak.kind == "float"
+        or fits(replace(weak.value, dtypes=other.value.dtypes))
+    )
 
 
 def _repeats(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
@@ -283,5 +320,3 @@ def _cut(a: Whole, shape: tuple[Dim, ...]) -> list[Whole]:
         else:
             return []
     return [a.seen(f"{a.inner}[{', '.join(text[way] for text in texts)}]", *shape) for way in range(2)]
-
-

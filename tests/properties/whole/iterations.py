@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.properties.state import State, indented
 from tests.properties.values import WEAK, Value, binary, within
 from tests.properties.whole.expressions import Expressions, Scope
-from tests.properties.whole.values import Whole, valued
+from tests.properties.whole.values import Whole
 
 
 class Iterations:
@@ -28,7 +28,10 @@ class Iterations:
         if stored is None:
             return None
         sign = self.choices.pick(("=", "="))
-        return [f"for {index} in range({target.text}.shape[0]):", *indented([*lines, f"{target.text}[{index}] {sign} {stored.text}"])]
+        return [
+            f"for {index} in range({target.text}.shape[0]):",
+            *indented([*lines, f"{target.text}[{index}] {sign} {stored.text}"]),
+        ]
 
     def rows(self, target: Whole, scope: Scope) -> list[str] | None:
         """``for i in range(len(t)): t[i] = ...`` of rows."""
@@ -118,5 +121,3 @@ def np_result(rows: list[Value]) -> str | None:
     """Whether all of some rows are integers of one type, or floats."""
     kinds = {row.kind for row in rows}
     return None if len(kinds) > 1 else kinds.pop()
-
-

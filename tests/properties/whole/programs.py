@@ -34,7 +34,9 @@ def array_programs(draw: Callable[[st.SearchStrategy[Any]], Any], features: Feat
     used = tuple(argument for argument in arguments if occurs(_name(argument), lines))
     functions = ["\n".join(source) + "\n\n\n" for source in statements.sources]
     header = f"def program({', '.join(_name(argument) for argument in used)}):"
-    source = "\n".join(["import math\n\nimport numpy as np\nimport qgraph\n\n\n" + "".join(functions) + header, *indented(lines), ""])
+    source = "\n".join(
+        ["import math\n\nimport numpy as np\nimport qgraph\n\n\n" + "".join(functions) + header, *indented(lines), ""]
+    )
     return Program(source, used, choices.integer(0, 99), real=False)
 
 

@@ -10,7 +10,7 @@ from tests.properties.state import State, indented
 from tests.properties.values import UNSIGNED, WEAK, Value
 from tests.properties.whole.expressions import Expressions, Scope, weak
 from tests.properties.whole.iterations import Iterations
-from tests.properties.whole.values import MOST_ELEMENTS, Dim, Whole, nameable, sound, storable, valued
+from tests.properties.whole.values import Dim, Whole, nameable, sound, storable, valued
 from tests.properties.whole.words import BOUNDS
 
 Written = tuple[list[str], Scope]
@@ -69,6 +69,7 @@ class Statements:
     def _statement(self, place: Place) -> Written:
         options: list[Callable[[Place], Written | None]] = [
             *(self._new,) * 4,
+            *(self._worded,) * 2,
             *(self._stored,) * 3,
             *(self._updated,) * 2,
             self._number,
@@ -96,6 +97,14 @@ class Statements:
         made = nameable(self.expressions.array(place.scope))
         if not made.shape:
             made = valued("np.arange(3)", "int64", 0, 2, 0, (Dim((3, 3)),))
+        return self._named(place, made)
+
+    def _worded(self, place: Place) -> Written | None:
+        """``t = np.roll(x, 1)``: one of the words."""
+        made = self.expressions.worded(place.scope)
+        return None if made is None else self._named(place, nameable(made))
+
+    def _named(self, place: Place, made: Whole) -> Written:
         if made.root:
             made = made.moved(f"{made.inner}.copy()", *made.shape)
         return self._name(place, made)
@@ -122,7 +131,14 @@ class Statements:
             case "arange":
                 made = valued(f"np.arange({text})", "int64", 0, max(0, end), 0, (dim,))
             case "linspace":
-                made = valued(f"np.linspace(0, {text}, {text} + 1)", "float64", 0, max(1, end + 1), 0, (dim.changed(lambda size: size + 1),))
+                made = valued(
+                    f"np.linspace(0, {text}, {text} + 1)",
+                    "float64",
+                    0,
+                    max(1, end + 1),
+                    0,
+                    (dim.changed(lambda size: size + 1),),
+                )
                 made = replace(made, value=replace(made.value, text=f"np.rint({made.text})"))
             case "eye":
                 made = valued(f"np.eye({text})", "float64", 0, 1, 0, (dim, dim))
@@ -238,7 +254,8 @@ class Statements:
                 return None
             wide = {"low": low, "high": high, "grain": max(a.value.grain, b.value.grain)}
             scope = replace(
-                place.scope, arrays=tuple(replace(c, value=replace(c.value, **wide)) if c in (a, b) else c for c in place.scope.arrays)
+                place.scope,
+                arrays=tuple(replace(c, value=replace(c.value, **wide)) if c in (a, b) else c for c in place.scope.arrays),
             )
             return [f"{a.text}, {b.text} = {b.text}, {a.text}"], scope
         return [f"{a.text}, {b.text} = {b.text}, {a.text}"], place.scope
@@ -313,7 +330,9 @@ class Statements:
             name = self.state.name("r")
             names.append(name)
             named = _owned(name, result)
-            scope = _with_array(scope, named) if result.shape else replace(scope, numbers=(*scope.numbers, replace(named, root="")))
+            scope = (
+                _with_array(scope, named) if result.shape else replace(scope, numbers=(*scope.numbers, replace(named, root="")))
+            )
         return [f"{', '.join(names)} = {function.name}({', '.join(a.text for a in chosen)})"], scope
 
     def _function(self, chosen: list[Whole]) -> Function:
@@ -365,5 +384,3 @@ def _owned(name: str, made: Whole) -> Whole:
 
 def _with_array(scope: Scope, array: Whole) -> Scope:
     return replace(scope, arrays=(*scope.arrays, array))
-
-

@@ -97,7 +97,13 @@ def _flat(choices: Choices, a: Whole) -> Whole | None:
     if not a.shape:
         return None
     sizes = tuple(_product(sizes) for sizes in zip(*(dim.sizes for dim in a.shape), strict=True))
-    words = (f"np.ravel({a.text})", f"{a.inner}.ravel()", f"{a.inner}.flatten()", f"np.reshape({a.text}, -1)", f"{a.inner}.reshape(-1)")
+    words = (
+        f"np.ravel({a.text})",
+        f"{a.inner}.ravel()",
+        f"{a.inner}.flatten()",
+        f"np.reshape({a.text}, -1)",
+        f"{a.inner}.reshape(-1)",
+    )
     return _sharing(a, choices.pick(words), Dim(sizes))
 
 
@@ -125,9 +131,24 @@ def _copied(choices: Choices, a: Whole) -> Whole | None:
 
 
 def _differences(choices: Choices, a: Whole) -> Whole | None:
-    if not a.shape or a.kind == "bool" or a.value.low < 0 and a.dtype in UNSIGNED or a.dtype in UNSIGNED or any(d.one for d in a.shape):
+    if (
+        not a.shape
+        or a.kind == "bool"
+        or a.value.low < 0
+        and a.dtype in UNSIGNED
+        or a.dtype in UNSIGNED
+        or any(d.one for d in a.shape)
+    ):
         return None
-    value = Value(f"np.diff({a.text})", a.kind, a.value.low - a.value.high, a.value.high - a.value.low, a.value.dtypes, a.value.grain, atom=True)
+    value = Value(
+        f"np.diff({a.text})",
+        a.kind,
+        a.value.low - a.value.high,
+        a.value.high - a.value.low,
+        a.value.dtypes,
+        a.value.grain,
+        atom=True,
+    )
     last = a.shape[-1]
     return Whole(value, a.dtype, (*a.shape[:-1], last.changed(lambda size: size - 1))) if fits(value) else None
 
