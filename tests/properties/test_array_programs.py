@@ -27,7 +27,6 @@ WORDS = (
     *("np.where(", "np.roll(", "np.flip(", "np.concatenate(", "np.stack(", "np.reshape(", "ravel(", ".T", "np.transpose("),
     *(".copy()", "np.linspace(", "np.arange(", "np.eye(", "np.zeros(", "np.full(", "_like(", ".outer(", "[:, None]", " @ "),
     *(
-        "np.dot(",
         "np.sum(",
         "np.min(",
         "argmax(",
@@ -41,7 +40,6 @@ WORDS = (
     ),
     *(
         "qgraph.vec(",
-        "qgraph.mat(",
         "qgraph.random.",
         ".astype(",
         "np.repeat(",
