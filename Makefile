@@ -4,7 +4,8 @@
 #   make test-all   all tests, as CI runs them
 #   make test-gpu   the same tests on the GPU of this machine
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck, synccheck and initcheck
-#   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes
+#   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes;
+#                   FUZZ=--arrays for programs of whole arrays
 #   make soak       10^6 replays, 10^4 arguments and kernels: what memory they leave; ARGS=--kernels=300 for fewer (tests/soak.py)
 #   make faults     every call of the driver fails once, and once for good; without a GPU a driver in plain Python (tests/faults.py)
 #   make manifest   whether plans and generated code are those of tests/manifest/manifest.txt (minutes); ARGS=--update writes it
@@ -101,7 +102,7 @@ SECONDS := 600
 BACKEND := cpu
 JOBS := 1
 fuzz: $(READY_DEV)
-	env -u QGRAPH_BACKEND $(PY) -m tests.properties.fuzz --backend $(BACKEND) --seconds $(SECONDS) --jobs $(JOBS)
+	env -u QGRAPH_BACKEND $(PY) -m tests.properties.fuzz --backend $(BACKEND) --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
 
 soak: $(READY_DEV)
 	$(ON_CPU) QGRAPH_CACHE=0 $(PY) -m tests.soak $(ARGS)

@@ -481,3 +481,39 @@ def test_extremes_of_negations(check, dtype):
     """ptxas forgot the sign of `-y[i]` where integers have 16 or 32 bits."""
     given = np.random.default_rng(5).integers(-100, 100, (3, 300)).astype(dtype)
     check(extremes_of_negations, lambda: (*given.copy(), np.zeros(300, dtype), np.zeros(300, dtype)))
+
+
+def products_of_vectors(x, y):
+    s = x @ y
+    return s, x[1:] @ y[:-1]
+
+
+def a_product_alone(x, y):
+    return x @ y
+
+
+@pytest.mark.parametrize("function", [products_of_vectors, a_product_alone])
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_a_product_of_vectors_is_a_number(check, function, dtype):
+    """A name for one, and one that is returned alone, were refused as new arrays."""
+    check(function, lambda: (np.arange(4).astype(dtype), np.arange(4).astype(dtype) + 1))
+
+
+def inverted(x):
+    t = np.invert(x > 1)
+    return t, np.bitwise_not(t) & (x < 3)
+
+
+def test_inverted_booleans_of_whole_arrays(check):
+    """`np.invert` of booleans was refused, where `~` was not."""
+    check(inverted, lambda: (np.arange(4),))
+
+
+def interpolated(x, y):
+    return np.interp(x, x, y)
+
+
+def test_functions_without_a_kernel_s_are_named(rig):
+    """The message was one of a number that a name cannot hold."""
+    with pytest.raises(qgraph.KernelSyntaxError, match="is a new array"):
+        rig.kernel(interpolated).plan(np.arange(4.0), np.arange(4.0))

@@ -44,6 +44,8 @@ class Features:
     # Loops over the same range one after another, most of which touch what they touch at the same index.
     neighbours: bool = False
     real: bool = False
+    # Programs of whole arrays, of which `whole/` is the generator.
+    arrays: bool = False
     extents: tuple[int, ...] = (3, 4, 2, 1, 0, 5, 8, 33, 300)
     # Parallel loops and runs of statements in one kernel: compilation is what a program costs.
     most_tasks: int = 6
@@ -60,6 +62,6 @@ EVERYTHING = Features()
 SIMULATED = Features(extents=(3, 2, 1, 0, 4, 5), most_executions=120)
 
 
-def features_for(backend: str, *, real: bool = False, neighbours: bool = False) -> Features:
+def features_for(backend: str, *, real: bool = False, neighbours: bool = False, arrays: bool = False) -> Features:
     """What a backend can afford."""
-    return dataclasses.replace(SIMULATED if backend == "sim" else EVERYTHING, real=real, neighbours=neighbours)
+    return dataclasses.replace(SIMULATED if backend == "sim" else EVERYTHING, real=real, neighbours=neighbours, arrays=arrays)

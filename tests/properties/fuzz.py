@@ -3,6 +3,7 @@
     python -m tests.properties.fuzz --backend cpu --seconds 600
     python -m tests.properties.fuzz --backend cuda --count 3000 --jobs 8 --out report.json
     python -m tests.properties.fuzz --check --count 5000
+    python -m tests.properties.fuzz --arrays --ptx --backend cpu --seconds 600
 
 A process that dies or hangs is a finding too: the program that it ran is in its folder, and is reported.
 """
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,9 @@ def main() -> int:
     for finding in findings:
         print(f"{'=' * 100}\n{finding['error']}\n\n{finding['source']}")
     print(f"{report['programs']} programs on {options.backend} in {report['seconds']} s, {len(findings)} findings")
+    refused = sum((job.refused() for job in jobs), Counter())
+    for message, count in refused.most_common():
+        print(f"refused {count} calls: {message}")
     if options.out:
         Path(options.out).write_text(json.dumps(report, indent=1))
     return 1 if findings else 0
@@ -77,6 +82,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--real", action="store_true", help="real floats, within a tolerance")
     parser.add_argument("--fuse", action="store_true", help="programs with neighbouring loops, each with and without fuse")
+    parser.add_argument("--arrays", action="store_true", help="programs of whole arrays")
+    parser.add_argument("--ptx", action="store_true", help="with --arrays: compile for CUDA too what ran")
     parser.add_argument("--check", action="store_true", help="by `kernel.check` on the CPU, which must find nothing")
     parser.add_argument("--findings", type=int, default=10, help="a process stops after so many")
     parser.add_argument("--shrink", type=float, default=SHRINK_SECONDS, help="seconds to make a found program smaller")
@@ -114,6 +121,8 @@ class _Job:
         words += ["--real"] if options.real else []
         words += ["--fuse"] if options.fuse else []
         words += ["--check"] if options.check else []
+        words += ["--arrays"] if options.arrays else []
+        words += ["--ptx"] if options.ptx else []
         environment = {**os.environ, "QGRAPH_BACKEND": "sim"} if options.backend == "sim" else dict(os.environ)
         if options.jobs > 1:
             environment.setdefault("NUMBA_NUM_THREADS", "2")
@@ -157,6 +166,10 @@ class _Job:
         """How many programs ran."""
         return sum(int(path.read_text() or 0) for path in self.path.glob("count-*"))
 
+    def refused(self) -> Counter[str]:
+        """How often calls were refused, by message."""
+        return sum((Counter(json.loads(path.read_text())) for path in self.path.glob("refused-*")), Counter())
+
     def findings(self) -> list[dict[str, Any]]:
         """What was found."""
         return self.losses + [json.loads(path.read_text()) for path in sorted(self.path.glob("finding-*"))]
@@ -168,11 +181,15 @@ def _work(options: argparse.Namespace) -> None:
     from tests.properties.features import features_for
     from tests.properties.programs import Program
     from tests.properties.running import Runner, script
+    from tests.properties.whole.running import ArrayRunner
 
     folder = Path(options.worker)
     mine = f"{os.getpid()}"
     settings = (False, True) if options.fuse else (False,)
-    runner = Runner("cpu", settings, run_checked) if options.check else Runner(options.backend, settings)
+    if options.arrays:
+        runner: Runner = ArrayRunner(options.backend, ptx=options.ptx)
+    else:
+        runner = Runner("cpu", settings, run_checked) if options.check else Runner(options.backend, settings)
     ran = 0
 
     def check(program: Program) -> None:
@@ -192,7 +209,7 @@ def _work(options: argparse.Namespace) -> None:
         record = {"error": finding.error, "source": finding.source, "seed": finding.seed}
         (folder / f"finding-{number:03d}-{mine}").write_text(json.dumps(record))
 
-    features = features_for(options.backend, real=options.real, neighbours=options.fuse)
+    features = features_for(options.backend, real=options.real, neighbours=options.fuse, arrays=options.arrays)
     features = features.without(*(name for name in options.without.split(",") if name))
     report = hunt(
         features,
@@ -206,6 +223,8 @@ def _work(options: argparse.Namespace) -> None:
     )
     (folder / f"count-{mine}").write_text(str(report.programs))
     (folder / "now.py").unlink(missing_ok=True)
+    if isinstance(runner, ArrayRunner):
+        (folder / f"refused-{mine}").write_text(json.dumps(runner.refused))
     runner.close()
 
 

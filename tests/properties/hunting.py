@@ -14,6 +14,7 @@ from hypothesis import seed as seeded
 from tests.properties.features import Features
 from tests.properties.programs import Program, programs
 from tests.properties.running import Check, script
+from tests.properties.whole.programs import array_programs
 
 # Programs that Hypothesis draws in one go; the clock is looked at in between.
 BATCH = 25
@@ -123,6 +124,8 @@ def hunt(
 
 
 def _run_batch(features: Features, attempt: _Attempt, examples: int, number: int) -> None:
+    strategy = array_programs if features.arrays else programs
+
     @seeded(number)
     @settings(
         max_examples=examples,
@@ -133,7 +136,7 @@ def _run_batch(features: Features, attempt: _Attempt, examples: int, number: int
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate, Phase.shrink),
     )
-    @given(programs(features))
+    @given(strategy(features))
     def run(program: Program) -> None:
         attempt(program)
 

@@ -52,7 +52,7 @@ def programs(draw: Callable[[st.SearchStrategy[Any]], Any], features: Features) 
     lines, place = regions.block(Place(_scope(arrays, numbers, extents)))
     if features.returns and features.scalars and choices.maybe(50):
         lines.append(f"return {result_of(place, regions)}")
-    used = tuple(argument for argument in arguments if _occurs(_name(argument), lines))
+    used = tuple(argument for argument in arguments if occurs(_name(argument), lines))
     return Program(_module(state, used, lines), used, choices.integer(0, 99), features.real, may_fail=state.may_fail)
 
 
@@ -116,7 +116,7 @@ def _module(state: State, arguments: tuple[Argument, ...], lines: list[str]) -> 
     return "".join([*imports, "import qgraph\n\n\n", *(f"\n{f}" if at else f for at, f in enumerate(functions)), text, "\n"])
 
 
-def _occurs(name: str, lines: list[str]) -> bool:
+def occurs(name: str, lines: list[str]) -> bool:
     return any(re.search(rf"\b{name}\b", line) for line in lines)
 
 

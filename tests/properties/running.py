@@ -94,7 +94,7 @@ class Runner:
     def _compare(self, kernel: Any, program: Program, call: int) -> None:
         expected, actual = (make(program.arguments, call, program.seed) for _ in range(2))
         try:
-            wanted = _reference(kernel, expected)
+            wanted = self._wanted(kernel, expected)
         except InvalidProgram as error:
             if not program.may_fail or not isinstance(error.__cause__, ValueError):
                 raise
@@ -102,10 +102,13 @@ class Runner:
             return
         got = self._run(kernel, actual)
         tolerance = _tolerance(program) if program.real else None
-        _same(f"call {call}: the result", got, wanted, tolerance)
+        same(f"call {call}: the result", got, wanted, tolerance)
         for argument, mine, theirs in zip(program.arguments, actual, expected, strict=True):
             if isinstance(argument, ArrayArgument):
-                _same(f"call {call}: {argument.array.name}", mine, theirs, tolerance)
+                same(f"call {call}: {argument.array.name}", mine, theirs, tolerance)
+
+    def _wanted(self, kernel: Any, arguments: list[Any]) -> Any:
+        return _reference(kernel, arguments)
 
     def _refuses(self, kernel: Any, arguments: list[Any], error: InvalidProgram) -> None:
         """The backend must find what plain Python found; nobody says what the arrays hold then."""
@@ -140,12 +143,17 @@ def _tolerance(program: Program) -> float:
     return TOLERANCES["float32" if "float32" in dtypes or "np.float32" in program.source else "float64"]
 
 
-def _same(where: str, got: Any, wanted: Any, tolerance: float | None) -> None:
+def same(where: str, got: Any, wanted: Any, tolerance: float | None) -> None:
+    """Compare a result, or an argument, with plain Python's: the shape, and the values.
+
+    Raises:
+        Mismatch: they differ.
+    """
     if isinstance(wanted, tuple):
         if not isinstance(got, tuple) or len(got) != len(wanted):
             raise Mismatch(f"{where} is {got!r}, plain Python's is {wanted!r}")
         for at, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
-            _same(f"{where}[{at}]", mine, theirs, tolerance)
+            same(f"{where}[{at}]", mine, theirs, tolerance)
         return
     if wanted is None or got is None:
         if wanted is not got:

@@ -79,6 +79,8 @@ class Elementwise(ABC):
                 node.args[1],
                 "NumPy wants one number for all elements",
             )
+        if function is np.invert and len(arguments) == 1 and element_type(self.scope, node.args[0]) == np.bool_:
+            return at_place(ast.UnaryOp(ast.Not(), arguments[0]), node)
         if len(arguments) not in operation(function).elementwise:
             raise self.scope.error(f"`{as_written(node)}` has {len(arguments)} arguments", node, "see NumPy's manual")
         return at_place(ast.Call(copied(node.func), arguments, []), node)

@@ -62,7 +62,7 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
         case ast.BinOp(left=left, right=right):
             ranks = rank(scope, left, found), rank(scope, right, found)
             # Of stacks of matrices, a vector takes one dimension away.
-            return max(ranks) - ranks.count(1) if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
+            return max(0, max(ranks) - ranks.count(1)) if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
         case ast.UnaryOp() | ast.Compare() | ast.BoolOp():
             return max(rank(scope, part, found) for part in operands_of(node))
         case ast.IfExp(body=body, orelse=orelse):
