@@ -11,7 +11,7 @@ The scheme is the overlapped tiling of Krishnamoorthy et al., "Effective automat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +33,7 @@ from qgraph.ir.trees import load, parsed
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen.generated_names import place_at, walk
 from qgraph.lowering.loops.repeated_bodies import in_two
-from qgraph.lowering.loops.stencils import LEAST_EXTENT, NotTiled, reach_of, stages_of
+from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stencils, stencils_of
 from qgraph.lowering.loops.tile_codegen import TileCode
 
 # Elements of a tile along each axis, the last one along memory, and of its halo on each side. Measured on a Zen 3 with 1 MiB of
@@ -82,73 +82,83 @@ class _Tiler:
         return (statement,)
 
     def _in_tiles(self, loop: Loop) -> tuple[Statement, ...]:
-        stages = stages_of(loop, self._program, self._arrays)
-        reach = tuple(map(max, zip(*(stage_reach for stage_reach in reach_of(stages)), strict=True)))
-        sweeps = HALO // max(1, *reach)
+        stencils = stencils_of(loop, self._program, self._arrays)
+        most, period = max(1, *stencils.reach), stencils.period
+        sweeps = HALO // most // period * period
         if not sweeps:
-            raise NotTiled(f"an iteration reaches {max(reach)} elements beyond what it stores, and a halo has {HALO}")
+            turns = "" if period == 1 else f" in each of {period} iterations"
+            raise NotTiled(f"it reaches {most} elements beyond what it stores{turns}, and a halo has {HALO}")
         times = 2 * sweeps
         if loop.counter is not None and loop.counter.count is not None and loop.counter.count <= times:
             raise NotTiled(f"it has {loop.counter.count} iterations, and a turn is {times}")
-        leaves = sorted({access.leaf for stage in stages for access in stage.accesses if access.writes})
-        large, others = self._others(loop, leaves)
-        forth = TileCode(self._program, self._arrays, stages, reach, sweeps, others, TILE, HALO)
-        back = replace(forth, others={other: leaf for leaf, other in others.items()})
-        tasks = (self._task(loop, code, others, suffix) for code, suffix in ((forth, ""), (back, "_back")))
+        large, others = self._others(loop, stencils)
+        forth = TileCode(self._program, self._arrays, stencils, sweeps, others, TILE, HALO)
+        counts = self._counts(loop, stencils)
+        passes = (self._pass(loop, code, counts) for code in (forth, replace(forth, back=True)))
         label = f"{loop.label}, {times} iterations in two passes over memory"
-        return in_two(loop, times, tuple(map(TaskStatement, tasks)), label=label, also=large)
+        return in_two(loop, times, tuple(map(TaskStatement, passes)), label=label, also=large)
 
     def _host(self, source: str, loop: Loop, text: str) -> str:
         name = f"_tiles{len(self.host_values)}"
         self.host_values.append(HostValue(name, source, loop.span, text=text))
         return name
 
-    def _others(self, loop: Loop, leaves: Sequence[str]) -> tuple[str, dict[str, str]]:
-        """The host value that says whether a launch runs in tiles, and the arrays of the kernel's own, by those of the loop."""
-        sizes = (f"{name}.shape[0] * {name}.shape[1] * {np.dtype(self._arrays[name].dtype).itemsize}" for name in leaves)
-        least = ", ".join(f"*{name}.shape" for name in leaves)
-        is_large = f"{' + '.join(sizes)} >= {LARGE} and min({least}) >= {LEAST_EXTENT}"
+    def _extent(self, leaf: str, axis: int) -> str:
+        """An extent of an array as the host computes it: it has no arrays of the kernel's own."""
+        own = {each.leaf.name: each.shape[axis] for each in (*self._program.returned, *self._program.temporaries)}
+        if leaf not in own:
+            return f"{leaf}.shape[{axis}]"
+        return f"({next(value.source for value in self._program.host_values if value.name == own[leaf])})"
+
+    def _others(self, loop: Loop, stencils: Stencils) -> tuple[str, dict[str, str]]:
+        """The host value that says whether a launch runs in tiles, and the arrays of the kernel's own, by key."""
+        shapes = {key: [self._extent(leaves[0], axis) for axis in range(AXES)] for key, leaves in stencils.leaves.items()}
+        types = {key: self._arrays[leaves[0]] for key, leaves in stencils.leaves.items()}
+        size = " + ".join(f"{np.dtype(types[key].dtype).itemsize} * {' * '.join(shapes[key])}" for key in shapes)
+        least = ", ".join(extent for shape in shapes.values() for extent in shape)
+        is_large = f"{size} >= {LARGE} and min({least}) >= {LEAST_EXTENT}"
         large = self._host(f"1 if {is_large} else 0", loop, "large arrays")
-        others = {}
         paths = {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
-        for name in leaves:
-            type_ = replace(self._arrays[name], layout="C", readonly=False, tail=())
-            leaf = Leaf(f"_other{len(self.temporaries)}_{name.strip('_')}", f"{paths[name]} of the next pass", type_)
-            shape = tuple(
-                self._host(f"{name}.shape[{axis}] if {is_large} else 0", loop, f"{paths[name]}.shape[{axis}]")
-                for axis in (0, 1)
+        others = {}
+        for key, shape in shapes.items():
+            path = " or ".join(paths[leaf] for leaf in stencils.leaves[key])
+            type_ = replace(types[key], layout="C", readonly=False, tail=())
+            leaf = Leaf(f"_other{len(self._program.temporaries) + len(self.temporaries)}", f"{path} of the next pass", type_)
+            extents = tuple(
+                self._host(f"{extent} if {is_large} else 0", loop, f"{path}.shape[{axis}]") for axis, extent in enumerate(shape)
             )
-            self.temporaries.append(Temporary(leaf, shape, loop.span))
-            others[name] = leaf.name
+            self.temporaries.append(Temporary(leaf, extents, loop.span))
+            others[key] = leaf.name
         return large, others
 
-    def _task(self, loop: Loop, code: TileCode, others: Mapping[str, str], suffix: str) -> Task:
-        """One pass."""
-        stages = [stage.task for stage in code.stages]
+    def _counts(self, loop: Loop, stencils: Stencils) -> tuple[Axis, ...]:
+        """The loop over tiles: as many as cover every array."""
         axes = []
         for axis, tile in enumerate(TILE):
-            extents = ", ".join(f"{name}.shape[{axis}]" for name in others)
-            most = f"max({extents})" if len(others) > 1 else extents
-            count = self._host(f"-(-{most} // {tile})", loop, "tiles")
+            extents = [self._extent(leaves[0], axis) for leaves in stencils.leaves.values()]
+            count = self._host(f"-(-max({', '.join(extents)}, 0) // {tile})", loop, "tiles")
             axes.append(Axis(f"_tile{axis}", parsed("0"), parsed("1"), load(count), on_device=False, span=loop.span))
-        reads = frozenset().union(*(task.effects.reads for task in stages)) | frozenset(code.others)
+        return tuple(axes)
+
+    def _pass(self, loop: Loop, code: TileCode, axes: tuple[Axis, ...]) -> Task:
+        tasks = [stage.task for stage in code.stencils.stages]
+        written = frozenset(leaf for leaves in code.stencils.leaves.values() for leaf in leaves)
+        touched = frozenset().union(*(task.effects.touched for task in tasks))
+        others = frozenset(code.others.values())
         body = code.body()
         for node in walk(body):
             place_at(node, loop.span)
-        return replace(
-            stages[0],
-            name=f"{stages[0].name}_tiles{suffix}",
+        return Task(
+            name=f"{tasks[0].name}_tiles{'_back' if code.back else ''}",
+            role="loop",
             span=loop.span,
-            axes=tuple(axes),
+            axes=axes,
             body=tuple(body),
             names=code.names(),
-            effects=Effects(reads - frozenset(code.others.values()), frozenset(code.others.values())),
+            effects=Effects(touched - written | others, written) if code.back else Effects(touched, others),
             verdict=Verdict("independent", "each tile stores what it owns"),
-            races=tuple(race for task in stages for race in task.races),
-            sections={},
+            races=tuple(race for task in tasks for race in task.races),
             scalars=code.scalars,
-            joined=(),
+            selections=code.stencils.selections,
             note=f"{code.sweeps} iterations in tiles of {TILE[0]} by {TILE[1]} elements with a halo of {HALO}",
-            inner_length="",
-            broadcast=False,
         )
