@@ -122,15 +122,21 @@ class Introspection:
             return run_reference(self._source, dict(zip(self._names, values, strict=True)))
 
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
-        """The graph for these arguments, before it is built; needs no GPU, and runs nothing."""
-        variant, leaves = self._describe_only(self._bind(args, kwargs))
+        """The graph for these arguments, before it is built; needs no GPU, and runs nothing.
+
+        It is that of CUDA, but for a kernel that was decorated with ``backend="cpu"``.
+        """
+        return self._plan_for("cpu" if self.options.backend == "cpu" else "cuda", args, kwargs)
+
+    def _plan_for(self, backend: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphPlan:
+        variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
         return variant.plan_for(variant.check(leaves))
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
         from qgraph.lowering.compile import compile_ptx
 
-        return compile_ptx(self.plan(*args, **kwargs), cc, self.options)[1]
+        return compile_ptx(self._plan_for("cuda", args, kwargs), cc, self.options)[1]
 
     @with_large_frame_stack
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -167,9 +173,7 @@ class Introspection:
         with refused():
             return check(*self._describe_only(self._bind(args, kwargs), "cpu", checks=True))
 
-    def _describe_only(
-        self, values: tuple[Any, ...], backend: str = "cuda", *, checks: bool = False
-    ) -> tuple[Variant, tuple[Any, ...]]:
+    def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
         while True:
             used, found = self._described(self._complete(values))

@@ -196,7 +196,7 @@ class Variant:
         with remembering(self._answers):
             return build_plan(
                 self.program_for(aliases),
-                fuse=options.fuse,
+                fuse=options.fuse and not self._checks,
                 one_block=options.one_block,
                 bounds_check=options.bounds_check,
                 as_graph=self.backend != "cpu",
@@ -224,8 +224,10 @@ class Specialisation:
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
         self.variant, self.aliases = variant, aliases
         self.plan: GraphPlan = variant.plan_for(aliases)
-        # Arrays that share memory may need temporaries, and these numbers of their own.
-        self.host_values = HostValues(self.plan.program).of if aliases else variant.host_values
+        # Arrays that share memory may need temporaries, and so may loops in tiles, and these numbers of their own.
+        program = self.plan.program
+        own = program.host_values != variant.program.host_values
+        self.host_values = HostValues(program).of if own else variant.host_values
         self.executable: Executable | None = None
         self._launched: LastLaunch | None = None
         # Whether the executable is for arrays with more elements than most have, as ``variant.index64`` was when it was built.

@@ -284,7 +284,8 @@ class GraphPlan:
             for task in tasks:
                 lines += [f"{word} {task_label(task)}  [line {task.span.line}]"] if word else []
                 lines += [f"  {text}" for text in self._loop_lines(task)]
-        return [*lines, *filter(None, (node.note, "" if node.what is None else node.what.told))]
+        of_loop = node.control.note if isinstance(node.control, Loop) else ""
+        return [*lines, *filter(None, (node.note, of_loop, "" if node.what is None else node.what.told))]
 
     def _loop_lines(self, task: Task) -> list[str]:
         """What a task does, and each of the loops that were joined."""

@@ -244,7 +244,8 @@ class Loop:
 
     Every executor does the same: run ``enter`` (if any), then, if ``test_first`` and slot ``condition_slot`` is zero, skip;
     else repeat ``body`` and ``condition`` until that slot is zero. In a graph the slot is a conditional handle instead:
-    both tasks end with ``_set_condition``. ``times``: how many iterations as written ``body`` is.
+    both tasks end with ``_set_condition``. ``times``: how many iterations as written ``body`` is. ``note``: what a
+    pass says of it in the plan.
     """
 
     kind: Literal["do_while", "serial", "while"]
@@ -257,6 +258,7 @@ class Loop:
     label: str
     counter: Counter | None = None
     times: int = 1
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

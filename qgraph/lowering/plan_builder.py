@@ -27,7 +27,8 @@ from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
 from qgraph.lowering.graph.single_block import consider_one_block
 from qgraph.lowering.instrumentation.early_exits import with_early_exits
-from qgraph.lowering.repeated_bodies import repeat_bodies
+from qgraph.lowering.loops.overlapped_tiles import tile_loops
+from qgraph.lowering.loops.repeated_bodies import repeat_bodies
 from qgraph.nodes.allocation import lifetimes, planned
 from qgraph.nodes.join import add_joins
 from qgraph.nodes.kind import Planned, statement_kind
@@ -56,6 +57,8 @@ def build_plan(
     program = with_early_exits(program)
     if as_graph:
         program = repeat_bodies(program)
+    elif fuse and not bounds_check:
+        program = tile_loops(program)
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(

@@ -37,6 +37,11 @@ def local_array(dtype: Any, *shape: int) -> Any:
     return np.empty(shape, dtype)
 
 
+def heap_array(dtype: Any, *shape: int) -> Any:
+    """The same, too large for the stack: its memory is taken from the heap, on the CPU alone."""
+    return np.empty(shape, dtype)
+
+
 def trip_count(start: int, stop: int, step: int) -> int:
     """``len(range(start, stop, step))``; 0 for a step of 0, which is refused before a launch where the host knows it."""
     if step > 0 and start < stop:

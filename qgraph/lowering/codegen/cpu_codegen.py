@@ -44,10 +44,12 @@ from qgraph.source import Span, copied
 MAX_CALLS = 32
 # A loop is cut into at most this many chunks. Fixed: the chunks must not depend on the number of threads.
 MAX_CHUNKS = 64
-# Iterations that are worth a chunk: of a simple body, of one that has calls or short loops, of one that has other loops.
+# Iterations that are worth a chunk: of a simple body, of one that has calls or short loops, of one that has other loops, of one
+# that has loops in these.
 GRAIN = 16384
 CALLING_GRAIN = 512
 LOOPING_GRAIN = 64
+NEST_GRAIN = 1
 # Of one that begins and ends with a walk through arrays of its own.
 COLLECTING_GRAIN = 16384
 # Of one that runs in order.
@@ -313,7 +315,10 @@ def _grain(task: Task) -> int:
     """How many iterations the caller runs alone, and are worth a chunk where there are more: few where each takes long."""
     nodes = list(walk(task.body))
     loops = [node for node in nodes if isinstance(node, (ast.For, ast.While))]
-    if not all(_is_short(loop) for loop in loops):
+    long = [loop for loop in loops if not _is_short(loop)]
+    if any(inside in long for loop in long for inside in walk(loop.body)):
+        return NEST_GRAIN
+    if long:
         return LOOPING_GRAIN
     if loops or any(isinstance(node, ast.Call) and not _is_cheap(task, node) for node in nodes):
         return CALLING_GRAIN

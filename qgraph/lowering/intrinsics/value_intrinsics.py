@@ -174,8 +174,8 @@ def address_word() -> Intrinsic:
     return Intrinsic("address_of", signature(types.intp, None, None), emit)
 
 
-def local_array_word() -> Intrinsic:
-    """The Numba type of ``intrinsics.local_array``."""
+def local_array_word(*, heap: bool) -> Intrinsic:
+    """The Numba type of ``intrinsics.local_array``, or of ``heap_array``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         dtype, *sizes = args
@@ -185,16 +185,37 @@ def local_array_word() -> Intrinsic:
         sizes = [size.literal_value for size in sig.args[1:]]
         shape = cgutils.pack_array(builder, [context.get_constant(types.intp, size) for size in sizes])
         steps = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-        return _on_stack(context, builder, sig.return_type, math.prod(sizes), shape, steps)
+        return (_on_heap if heap else _on_stack)(context, builder, sig.return_type, math.prod(sizes), shape, steps)
 
-    return Intrinsic("local_array", typer, emit)
+    return Intrinsic("heap_array" if heap else "local_array", typer, emit)
 
 
 def _on_stack(context: Any, builder: Any, array: Any, most: int, shape: ir.Value, steps: Sequence[int]) -> ir.Value:
     """An array in memory of the function, for ``most`` elements; ``steps`` from one to the next along each axis."""
+    memory = cgutils.alloca_once(builder, ir.ArrayType(context.get_data_type(array.dtype), most))
+    return _array_in(context, builder, array, memory, shape, steps)
+
+
+def _on_heap(context: Any, builder: Any, array: Any, most: int, shape: ir.Value, steps: Sequence[int]) -> ir.Value:
+    """The same in memory that is counted, and freed with the last name for it."""
+    # Numba's own `np.empty` compiles Python code, whose types it looks up with a compiler of another float type.
+    size = most * context.get_abi_sizeof(context.get_data_type(array.dtype))
+    align = context.get_constant(types.uint32, 64)
+    meminfo = context.nrt.meminfo_alloc_aligned(builder, context.get_constant(types.intp, size), align)
+    return _array_in(context, builder, array, context.nrt.meminfo_data(builder, meminfo), shape, steps, meminfo)
+
+
+def _array_in(
+    context: Any,
+    builder: Any,
+    array: Any,
+    memory: ir.Value,
+    shape: ir.Value,
+    steps: Sequence[int],
+    meminfo: ir.Value | None = None,
+) -> ir.Value:
     made = context.make_array(array)(context, builder)
     kind = context.get_data_type(array.dtype)
-    memory = cgutils.alloca_once(builder, ir.ArrayType(kind, most))
     size = context.get_abi_sizeof(kind)
     populate_array(
         made,
@@ -202,6 +223,6 @@ def _on_stack(context: Any, builder: Any, array: Any, most: int, shape: ir.Value
         shape=shape,
         strides=cgutils.pack_array(builder, [context.get_constant(types.intp, size * step) for step in steps]),
         itemsize=context.get_constant(types.intp, size),
-        meminfo=None,
+        meminfo=meminfo,
     )
     return made._getvalue()

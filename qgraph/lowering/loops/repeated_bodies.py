@@ -30,7 +30,7 @@ def _repeated(statements: Sequence[Statement]) -> tuple[Statement, ...]:
             case Loop():
                 loop = replace(statement, body=_repeated(statement.body))
                 times = _times(loop)
-                found += _in_two(loop, times) if times else (loop,)
+                found += in_two(loop, times, _copies(loop, times)) if times else (loop,)
             case Branch():
                 found.append(replace(statement, regions=tuple(map(_repeated, statement.regions))))
             case _:
@@ -54,8 +54,15 @@ def _times(loop: Loop) -> int:
     return times if times > 1 else 0
 
 
-def _in_two(loop: Loop, times: int) -> tuple[Loop, Loop]:
-    """One that does ``times`` iterations a turn while more are left, and one for what is left then, at least one iteration."""
+def _copies(loop: Loop, times: int) -> tuple[Statement, ...]:
+    return tuple(_copy(each, number) for number in range(times) for each in loop.body)
+
+
+def in_two(loop: Loop, times: int, body: tuple[Statement, ...], *, label: str = "", also: str = "1") -> tuple[Loop, Loop]:
+    """A loop whose ``body`` does ``times`` iterations while more are left, and one for what is left then, at least one.
+
+    ``label``: what the first one is called, if not as ``loop`` is. It runs where ``also``, a host value, is not 0.
+    """
     counter, enter = loop.counter, loop.enter
     assert isinstance(counter, Counter)
     assert enter is not None
@@ -65,9 +72,10 @@ def _in_two(loop: Loop, times: int) -> tuple[Loop, Loop]:
     looking = Effects(frozenset({counter.left.name}), frozenset({loop.condition_slot.name}))
     many = replace(
         loop,
-        enter=_deciding(enter, enter.name, enter.body[:-1], f"{left} > {times}"),
+        label=label or loop.label,
+        enter=_deciding(enter, enter.name, enter.body[:-1], f"{left} > {times}{'' if also == '1' else f' and {also} != 0'}"),
         test_first=True,
-        body=tuple(_copy(each, number) for number in range(times) for each in loop.body),
+        body=body,
         condition=_deciding(condition, f"{condition.name}_many", skipping, f"{left} > {times}"),
         counter=None,
         times=times,

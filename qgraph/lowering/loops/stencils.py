@@ -1,0 +1,321 @@
+"""Stencils in a loop: which elements around its own each loop of the body needs, and how far beyond a tile sweeps must go."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import Loop, Program, Selection, Task, TaskStatement
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import parsed
+from qgraph.lowering.codegen.generated_names import walk
+
+# How many axes arrays in tiles have, and how many elements at least along each: loops over smaller ones run as they are.
+AXES = 2
+LEAST_EXTENT = 4
+_PROVED = ("independent", "dependent")
+
+
+class NotTiled(Exception):  # noqa: N818 - no error: the loop runs as it is
+    """A loop takes one sweep a pass; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An index along one axis of an access: ``base`` plus ``offset``.
+
+    ``axis``: the number of the loop's variable that ``base`` is; None where the index is the same in all iterations, and
+    ``base`` an expression, or empty.
+    """
+
+    axis: int | None
+    base: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access to an array in tiles: ``array`` is its key, with an index along each axis."""
+
+    array: str
+    writes: bool
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A loop as written, and the accesses to tiled arrays in it.
+
+    ``arrays``: the keys of the arrays in tiles, by their names there. ``places``: what writes have along each axis; offsets of
+    accesses count from a fixed one. ``beyond``: how far beyond what a tile owns its variables go, below and above, in the
+    last sweep of a pass.
+    """
+
+    task: Task
+    arrays: Mapping[str, str]
+    accesses: tuple[Access, ...]
+    places: tuple[Place, ...]
+    beyond: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """Names of arrays change places: each key gets what another one stands for."""
+
+    sources: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stencils:
+    """The body of a loop.
+
+    An array in tiles has a key: its leaf, or the slot that says which of ``leaves`` it is. ``names``: what loads and stores it.
+    """
+
+    steps: tuple[Stage | Trade, ...]
+    leaves: Mapping[str, tuple[str, ...]]
+    names: Mapping[str, str]
+    selections: tuple[Selection, ...]
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The loops alone."""
+        return tuple(step for step in self.steps if isinstance(step, Stage))
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """How much more the body needs, along each axis, than what is needed behind it."""
+        needs: _Needs = {}
+        for step in reversed(self.steps):
+            needs = _before(step, needs)
+        return tuple(max((max(need[axis]) for need in needs.values()), default=0) for axis in range(AXES))
+
+    @property
+    def period(self) -> int:
+        """After how many iterations each name stands for the array that it stood for before."""
+        stands = start = {key: key for key in self.leaves}
+        for count in range(1, 1000):
+            for step in self.steps:
+                if isinstance(step, Trade):
+                    stands = {key: stands[step.sources.get(key, key)] for key in stands}
+            if stands == start:
+                return count
+        raise NotTiled("names of arrays change places without end")
+
+
+def stencils_of(loop: Loop, program: Program, arrays: Mapping[str, ArrayType]) -> Stencils:
+    """The body of ``loop``, which can run in tiles.
+
+    Raises:
+        NotTiled: it cannot.
+    """
+    if loop.counter is None or loop.enter is None:
+        raise NotTiled("how many iterations it has is not known when it begins")
+    if not all(isinstance(each, TaskStatement) for each in loop.body):
+        raise NotTiled("there is more in it than loops")
+    tasks = [task for each in loop.body if isinstance(each, TaskStatement) for task in each.task.written]
+    sweeps = [task for task in tasks if not task.moves]
+    for task in sweeps:
+        _refuse_task(task, loop.condition.effects.writes)
+    written = frozenset().union(*(task.effects.writes for task in sweeps))
+    touched = frozenset().union(*(task.effects.touched for task in sweeps))
+    if any(touched.issuperset(pair) and not written.isdisjoint(pair) for pair in program.aliases):
+        raise NotTiled("arrays share memory")
+    selections = {each.local: each for task in sweeps for each in task.selections}
+    leaves = _leaves_of(sweeps, written, arrays, selections.values())
+    keys = {key: key for key in leaves} | {local: each.slot.name for local, each in selections.items()}
+    known = {value.name: parsed(value.source) for value in program.host_values}
+    # Arrays that change places have one shape, so one of them tells it.
+    tiled = {name: leaves[key][0] for name, key in keys.items()} | {leaf: each[0] for each in leaves.values() for leaf in each}
+    steps = [_trade(task, leaves) if task.moves else _stage(task, keys, _Indices(task, known, tiled)) for task in tasks]
+    names = {key: next(name for name, its in keys.items() if its == key and (key in arrays) == (name == key)) for key in leaves}
+    return Stencils(tuple(_with_beyond(steps)), leaves, names, tuple(selections.values()))
+
+
+def _leaves_of(
+    tasks: Sequence[Task], written: frozenset[str], arrays: Mapping[str, ArrayType], selections: Iterable[Selection]
+) -> dict[str, tuple[str, ...]]:
+    """The arrays in tiles, by key."""
+    found = {each.slot.name: each.leaves for each in selections}
+    change_places = frozenset(leaf for leaves in found.values() for leaf in leaves)
+    found |= {leaf: (leaf,) for leaf in sorted(written - change_places)}
+    for task in tasks:
+        selected = frozenset(leaf for each in task.selections for leaf in each.leaves)
+        nodes = [*walk(task.body)]
+        asked = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "shape"}
+        direct = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in asked} & change_places
+        if direct:
+            raise NotTiled(f"line {task.span.line} names `{min(direct)}`, which changes places, by another name too")
+        for name in sorted(task.effects.writes | selected):
+            if name not in arrays or arrays[name].ndim != AXES:
+                what = "kernel scalars" if name not in arrays else f"`{name}`, which has {arrays[name].ndim} dimensions"
+                raise NotTiled(f"line {task.span.line} writes {what}; tiles have {AXES}")
+    if any(len({arrays[leaf].dtype for leaf in leaves}) > 1 for leaves in found.values()):
+        raise NotTiled("arrays of several types change places")
+    return found
+
+
+def _refuse_task(task: Task, moving: frozenset[str]) -> None:
+    line = f"line {task.span.line}"
+    if not task.axes or task.reductions or task.ticket is not None:
+        raise NotTiled(f"{line} is no parallel loop over elements alone")
+    if task.verdict is None or task.verdict.kind not in _PROVED:
+        raise NotTiled(f"nothing proves that the iterations of {line} are independent")
+    if task.effects.touched & moving:
+        raise NotTiled(f"{line} looks at the loop's own variable")
+    if task.results or task.trades or task.plain is not None or task.index_tuple or any(axis.on_device for axis in task.axes):
+        raise NotTiled(f"{line} takes its indices or its bounds as they are on the device")
+
+
+def _trade(task: Task, leaves: Mapping[str, tuple[str, ...]]) -> Trade:
+    sources: dict[str, str] = {}
+    for slot, source in task.moves:
+        if not isinstance(source, Slot):
+            raise NotTiled(f"line {task.span.line} gives a name one array always")
+        if slot.name in leaves:
+            sources[slot.name] = source.name
+    if not leaves.keys() >= {*sources, *sources.values()} or {*sources} != {*sources.values()}:
+        raise NotTiled(f"line {task.span.line} names arrays that the loops do not")
+    return Trade(sources)
+
+
+def _stage(task: Task, keys: Mapping[str, str], indices: _Indices) -> Stage:
+    names = [node for node in walk(task.body) if isinstance(node, ast.Name)]
+    arrays = {node.id: keys[node.id] for node in names if node.id in keys}
+    variables = {axis.variable for axis in task.axes}
+    if any(node.id in variables and isinstance(node.ctx, ast.Store) for node in names):
+        raise NotTiled(f"line {task.span.line} assigns to its own variable")
+    accesses = tuple(_accesses(task, arrays, indices))
+    writes = [access for access in accesses if access.writes]
+    if not writes:
+        raise NotTiled(f"line {task.span.line} writes nowhere that is seen")
+    places = tuple(_common(task, accesses, axis, writes[0]) for axis in range(AXES))
+    return Stage(task, arrays, tuple(_relative(access, places) for access in accesses), places)
+
+
+def _accesses(task: Task, arrays: Mapping[str, str], indices: _Indices) -> Iterator[Access]:
+    for node in walk(task.body):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=elements)) if name in arrays:
+                places = (indices.place(index, name, axis) for axis, index in enumerate(elements))
+                yield Access(arrays[name], isinstance(node.ctx, ast.Store), tuple(places))
+
+
+@dataclass(frozen=True, slots=True)
+class _Indices:
+    """Understands the indices of a loop: ``known`` are host values, ``tiled`` the leaves of arrays in tiles by their names."""
+
+    task: Task
+    known: Mapping[str, ast.expr]
+    tiled: Mapping[str, str]
+
+    def place(self, index: ast.expr, array: str, axis: int) -> Place:
+        """An index along an axis of an array in tiles."""
+        base, offset = taken_apart(index)
+        if isinstance(base, ast.Name) and base.id in self.known:
+            base, more = taken_apart(self.known[base.id])
+            offset += more
+        where = f"the index `{ast.unparse(index)}` in line {self.task.span.line}"
+        variable = base.id if isinstance(base, ast.Name) else ""
+        number = next((number for number, axis in enumerate(self.task.axes) if axis.variable == variable), None)
+        if number is not None:
+            start = taken_apart(self.task.axes[number].start)
+            if start[0] is not None or start[1] + offset < 0:
+                raise NotTiled(f"{where} may be negative")
+            return Place(number, "", offset)
+        if base is None:
+            # Below 0 it counts from the end.
+            return Place(None, self._extent(array, axis) if offset < 0 else "", offset)
+        match base:
+            case ast.Subscript(
+                value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=int(number))
+            ):
+                if name in self.tiled and -LEAST_EXTENT <= offset < 0:
+                    return Place(None, self._extent(name, number), offset)
+        raise NotTiled(f"{where} is neither a variable of its loop nor an extent, plus a constant")
+
+    def _extent(self, array: str, axis: int) -> str:
+        return f"{self.tiled[array]}.shape[{axis}]"
+
+
+def taken_apart(index: ast.expr) -> tuple[ast.expr | None, int]:
+    """An index as an expression, or None, plus a constant."""
+    match index:
+        case ast.Constant(value=int(value)):
+            return None, value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
+            return None, -value
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as operator, right=right):
+            (base, offset), (more, by) = taken_apart(left), taken_apart(right)
+            if more is None:
+                return base, offset - by if isinstance(operator, ast.Sub) else offset + by
+            if base is None and isinstance(operator, ast.Add):
+                return more, offset + by
+    return index, 0
+
+
+def _common(task: Task, accesses: Sequence[Access], axis: int, write: Access) -> Place:
+    """What all accesses have along an axis of the arrays: the variable of ``write``, or the fixed index that it has."""
+    place = write.places[axis]
+    for access in accesses:
+        if (access.places[axis].axis, access.places[axis].base) != (place.axis, place.base):
+            raise NotTiled(f"accesses in line {task.span.line} have other variables along axis {axis}")
+    if place.axis is not None:
+        if taken_apart(task.axes[place.axis].step) != (None, 1):
+            raise NotTiled(f"line {task.span.line} has a step")
+        return replace(place, offset=0)
+    return place
+
+
+def _relative(access: Access, common: Sequence[Place]) -> Access:
+    """``access`` with offsets from a variable, or from the fixed index of the writes."""
+    places = (replace(mine, offset=mine.offset - place.offset) for mine, place in zip(access.places, common, strict=True))
+    return replace(access, places=tuple(places))
+
+
+# --- halos ------------------------------------------------------------------------------------------------------------------
+
+# By array and axis: how far beyond what a tile owns its elements are needed, below and above.
+_Needs = Mapping[str, tuple[tuple[int, int], ...]]
+
+
+def _with_beyond(steps: Sequence[Stage | Trade]) -> list[Stage | Trade]:
+    """``steps`` with what they must store beyond a tile, so that in the end what it owns is right: found backwards."""
+    found: list[Stage | Trade] = []
+    needs: _Needs = {}
+    for step in reversed(steps):
+        found.append(replace(step, beyond=_beyond(step, needs)) if isinstance(step, Stage) else step)
+        needs = _before(found[-1], needs)
+    return found[::-1]
+
+
+def _beyond(stage: Stage, needs: _Needs) -> tuple[tuple[int, int], ...]:
+    """How far below and above what the tile owns the loop's variables go, along each axis."""
+    writes = [access for access in stage.accesses if access.writes]
+    return tuple(
+        (
+            max(_need(needs, each.array)[axis][0] + each.places[axis].offset for each in writes),
+            max(_need(needs, each.array)[axis][1] - each.places[axis].offset for each in writes),
+        )
+        for axis in range(AXES)
+    )
+
+
+def _before(step: Stage | Trade, needs: _Needs) -> _Needs:
+    """What must be right before ``step``: also what is needed behind it, since it may leave elements as they are."""
+    if isinstance(step, Trade):
+        return dict(needs) | {source: _need(needs, key) for key, source in step.sources.items()}
+    found = dict(needs)
+    for access in step.accesses:
+        mine = _need(found, access.array)
+        found[access.array] = tuple(
+            (max(low, below - place.offset), max(high, above + place.offset))
+            for (low, high), (below, above), place in zip(mine, step.beyond, access.places, strict=True)
+        )
+    return found
+
+
+def _need(needs: _Needs, array: str) -> tuple[tuple[int, int], ...]:
+    return needs.get(array, ((0, 0),) * AXES)

@@ -1,0 +1,212 @@
+"""The code of a pass over memory: what one iteration of a loop over tiles does."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.functions import Function
+from qgraph.ir.program import Program
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import call_of, load, parsed
+from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
+from qgraph.lowering.codegen.task_codegen import BUILTINS, affine, make_function, parameters_of
+from qgraph.lowering.loops.stencils import AXES, NotTiled, Place, Stage, Stencils, taken_apart
+from qgraph.operations import intrinsics
+from qgraph.source import copied
+
+
+@dataclass(frozen=True, slots=True)
+class TileCode:
+    """Writes what one iteration of a pass does.
+
+    ``others``: arrays that hold the loop's after an odd number of passes, by key. ``back``: the pass goes from those.
+    """
+
+    program: Program
+    arrays: Mapping[str, ArrayType]
+    stencils: Stencils
+    sweeps: int
+    others: Mapping[str, str]
+    tile: tuple[int, ...]
+    halo: int
+    back: bool = False
+
+    @property
+    def scalars(self) -> tuple[tuple[str, Slot], ...]:
+        """What all loops read of slots."""
+        found: dict[str, Slot] = {}
+        for stage in self.stencils.stages:
+            for name, slot in stage.task.scalars:
+                if found.setdefault(name, slot) != slot:
+                    raise NotTiled(f"`{name}` stands for two numbers")
+        return tuple(found.items())
+
+    def names(self) -> dict[str, object]:
+        """The globals of ``body``."""
+        types = {f"_type{key}": np.dtype(self.arrays[name].dtype).type for key, (name, *_) in self.stencils.leaves.items()}
+        functions = {_name(number): self._function(stage) for number, stage in enumerate(self.stencils.stages)}
+        return {**BUILTINS, "_heap_array": intrinsics.heap_array, **types, **functions}
+
+    def body(self) -> Statements:
+        """Load the tile with its halo, run all sweeps there, and store what it owns."""
+        lines = []
+        for axis, tile in enumerate(self.tile):
+            lines.append(f"_own{axis} = _tile{axis} * {tile}")
+            lines.append(f"_from{axis}, _end{axis} = _own{axis} - {self.halo}, _own{axis} + {tile}")
+        shape = ", ".join(str(tile + 2 * self.halo) for tile in self.tile)
+        ends = [(key, self.stencils.names[key], self.others[key]) for key in self.stencils.leaves]
+        ends = [(key, other, name) if self.back else (key, name, other) for key, name, other in ends]
+        for key, old, _ in ends:
+            lines.append(f"{_in(key)} = _heap_array(_type{key}, {shape})")
+            lines += _copy(old, f"{_in(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo)
+        lines += [f"for _sweep in _range({self.sweeps}):", *indented(self._iteration())]
+        for key, _, new in ends:
+            lines += _copy(new, f"{new}[_i0, _i1] = {_in(key)}[_k0, _k1]", "_own", 0)
+        return generated(*lines)
+
+    def _iteration(self) -> list[str]:
+        """One iteration of the loop, in a tile: the more follow, the farther beyond what it owns."""
+        reach = self.stencils.reach
+        lines = [f"_more{axis} = ({self.sweeps - 1} - _sweep) * {most}" for axis, most in enumerate(reach)]
+        stages = itertools.count()
+        for step in self.stencils.steps:
+            if isinstance(step, Stage):
+                lines += self._call(next(stages), step)
+            else:
+                stored, loaded = (", ".join(map(_in, names)) for names in (step.sources, step.sources.values()))
+                lines.append(f"{stored} = {loaded}")
+        return lines
+
+    def _call(self, number: int, stage: Stage) -> list[str]:
+        """A sweep where the tile has a part in it, from where to where counted from the begin of the halo."""
+        conditions, bounds = [], []
+        for position, axis in enumerate(stage.task.axes):
+            start, count = ast.unparse(axis.start), ast.unparse(axis.count)
+            along = [each for each, place in enumerate(stage.places) if place.axis == position]
+            low, high = zip(*(_region(stage, each) for each in along), strict=True) if along else ((), ())
+            bounds += [f"_max({', '.join([start, *low])}) - _from{along[0]}" if along else start]
+            stop = f"{start} + {count}"
+            bounds += [f"_min({', '.join([stop, *high])}) - _from{along[0]}" if along else stop]
+        for each, place in enumerate(stage.places):
+            if place.axis is None:
+                first, end = _region(stage, each)
+                conditions.append(f"{first} <= {_fixed(place)} < {end}")
+        call = f"{_name(number)}({', '.join([*bounds, *_origins(), *map(_in, _keys(stage)), *self._passed(stage)])})"
+        return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
+
+    def _passed(self, stage: Stage) -> list[str]:
+        """The names that a loop reads from outside, tiles aside: arguments, host values and scalars."""
+        task = stage.task
+        body = _InTile(stage).statements()
+        parameters = parameters_of(self.program, body)
+        if any(parameter.kind not in ("leaf", "host") for parameter in parameters):
+            raise NotTiled(f"line {task.span.line} reads or tells what changes on the device")
+        used = {node.id for node in walk(body) if isinstance(node, ast.Name)}
+        more = [*(name for name, _ in task.scalars), *(each.local for each in task.selections)]
+        return [*(parameter.name for parameter in parameters), *(name for name in more if name in used)]
+
+    def _function(self, stage: Stage) -> Function:
+        """One sweep of a loop over its part of the tile."""
+        task = stage.task
+        body: Statements = _InTile(stage).statements()
+        bounds: list[str] = []
+        for position in reversed(range(len(task.axes))):
+            axis = task.axes[position]
+            along = next((each for each, place in enumerate(stage.places) if place.axis == position), None)
+            index = f"_k{position}"
+            bounds[:0] = [f"_first{position}", f"_stop{position}"]
+            if along is None:
+                value = affine(replace(axis, start=load(f"_first{position}")), f"({index} - _first{position})")
+            else:
+                # Where an index is least it is not negative.
+                least = max(0, *(-access.places[along].offset for access in stage.accesses))
+                value = f"_assume_ge({index}, {least}) + _from{along}"
+            loop = [f"for {index} in _range(_first{position}, _stop{position}):", f"    {axis.variable} = {value}", "    body"]
+            body = generated(*loop, body=body)
+        arguments = [*bounds, *_origins(), *map(_in, _keys(stage)), *self._passed(stage)]
+        return make_function(f"{task.name}_sweep", arguments, body, {**task.names, **BUILTINS}, task.span)
+
+
+class _InTile(ast.NodeTransformer):
+    """The body of a loop with elements of tiles for those of arrays."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def statements(self) -> list[ast.stmt]:
+        """A copy."""
+        return [self.visit(each) for each in copied(list(self._stage.task.body))]
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """An element."""
+        match node:
+            case ast.Subscript(value=ast.Name(id=name) as array, slice=ast.Tuple(elts=elements) as index):
+                if name in self._stage.arrays:
+                    index.elts = [self._moved(self.visit(each), axis) for axis, each in enumerate(elements)]
+                    array.id = _in(self._stage.arrays[name])
+                    return node
+        return self.generic_visit(node)
+
+    def _moved(self, index: ast.expr, axis: int) -> ast.expr:
+        place = self._stage.places[axis]
+        if place.axis is None:
+            # That of the writes is known; others are so far from it.
+            _, offset = taken_apart(index)
+            index = parsed(f"{place.base} + {offset}" if place.base else str(offset))
+        moved: ast.expr = ast.BinOp(index, ast.Sub(), load(f"_from{axis}"))
+        return call_of("_assume_ge", moved, ast.Constant(0)) if place.axis is None else moved
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """What an array says of itself is the same in a tile."""
+        if isinstance(node.value, ast.Name) and node.value.id in self._stage.arrays and node.attr in ("shape", "size", "ndim"):
+            return node
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """An array as a whole."""
+        if node.id in self._stage.arrays:
+            raise NotTiled(f"line {self._stage.task.span.line} hands on `{node.id}` as a whole")
+        return node
+
+
+def _name(number: int) -> str:
+    return f"_sweep{number}"
+
+
+def _in(key: str) -> str:
+    """The tile of an array."""
+    return f"_in_{key.lstrip('_')}"
+
+
+def _keys(stage: Stage) -> list[str]:
+    return sorted(set(stage.arrays.values()))
+
+
+def _origins() -> list[str]:
+    return [f"_from{axis}" for axis in range(AXES)]
+
+
+def _fixed(place: Place) -> str:
+    return f"({place.base} + {place.offset})" if place.base else f"{place.offset}"
+
+
+def _region(stage: Stage, axis: int) -> tuple[str, str]:
+    """From where to where along an axis a sweep in a tile goes, the iterations after it considered."""
+    below, above = stage.beyond[axis]
+    return f"_own{axis} - {below} - _more{axis}", f"_end{axis} + {above} + _more{axis}"
+
+
+def _copy(array: str, statement: str, first: str, halo: int) -> list[str]:
+    """Elements of ``array`` that lie in a tile, from ``first`` on to ``halo`` beyond what it owns."""
+    lines: list[str] = []
+    for axis in range(AXES):
+        loop = f"for _i in _range(_max({first}{axis}, 0), _min(_end{axis} + {halo}, {array}.shape[{axis}])):"
+        inside = [f"_i{axis} = _assume_ge(_i, 0)", f"_k{axis} = _assume_ge(_i{axis} - _from{axis}, 0)"]
+        lines += indented([loop, *indented(inside)], axis)
+    return [*lines, *indented([statement], AXES)]

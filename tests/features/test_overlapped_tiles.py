@@ -1,0 +1,506 @@
+"""Loops of stencils in tiles: many sweeps for a pass over memory give the elements that one at a time gives, bit for bit."""
+
+from __future__ import annotations
+
+import linecache
+import random
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.lowering.loops import overlapped_tiles
+from qgraph.runtime.values.temporaries import Temporaries
+from tests.conftest import thorough
+
+SHAPES = [(20, 31), (16, 24), (17, 25), (4, 60), (60, 4), (3, 30), (1, 1), (0, 5)]
+COUNTS = (0, 1, 12, 13, 25)
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Tiles of a few elements, and no array is too small for them."""
+    monkeypatch.setattr(overlapped_tiles, "TILE", (8, 12))
+    monkeypatch.setattr(overlapped_tiles, "HALO", 6)
+    monkeypatch.setattr(overlapped_tiles, "LARGE", 0)
+
+
+def in_tiles(kernel, *args):
+    """Whether a loop of the kernel runs in tiles; and its plan."""
+    plan = str(kernel.plan(*args))
+    return "in two passes over memory" in plan, plan
+
+
+class Compared:
+    """A kernel whose arrays hold after a call what they hold after plain Python."""
+
+    def __init__(self, function):
+        self._kernel, self._planned = qgraph.kernel(fuse=True, backend="cpu")(function), False
+
+    def __call__(self, arrays, *rest):
+        if not self._planned:
+            found, plan = in_tiles(self._kernel, *arrays, *rest)
+            assert found, plan
+            self._planned = True
+        expected, got = ([array.copy() for array in arrays] for _ in range(2))
+        theirs = self._kernel.reference(*expected, *rest)
+        assert self._kernel(*got, *rest) == theirs
+        for mine, other in zip(got, expected, strict=True):
+            if mine.dtype.kind == "f":
+                np.testing.assert_allclose(mine, other, rtol=1e-4 if mine.dtype == np.float32 else 1e-12)
+            else:
+                np.testing.assert_array_equal(mine, other)
+
+
+def integers(shape, count=2, dtype=np.int64):
+    generator = np.random.default_rng(7)
+    return [generator.integers(0, 1000, shape).astype(dtype) for _ in range(count)]
+
+
+def there_and_back(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + 2 * u[i + 1, j] + 3 * u[i, j - 1] + 4 * u[i, j + 1]) % 1009
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            u[i, j] = (v[i - 1, j] + 5 * v[i + 1, j] + 7 * v[i, j - 1] + v[i, j + 1] + u[i, j]) % 1009
+
+
+def copied_back(u, v, n):
+    """One sweep an iteration, and loops as Python has them."""
+    for _ in qgraph.serial(range(n)):
+        for i in range(1, u.shape[0] - 1):
+            for j in range(1, u.shape[1] - 1):
+                v[i, j] = (u[i - 1, j - 1] + 2 * u[i + 1, j + 1] + 3 * u[i, j]) % 1009
+        for i in range(u.shape[0]):
+            for j in range(u.shape[1]):
+                u[i, j] = v[i, j]
+
+
+def edges(u, v, n):
+    """Rows and columns at the edge follow their neighbours."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + 2 * u[i + 1, j] + 3 * u[i, j - 1] + 4 * u[i, j + 1]) % 1009
+        for j in range(u.shape[1]):
+            v[0, j] = v[1, j] + 1
+        for j in range(u.shape[1]):
+            v[u.shape[0] - 1, j] = v[u.shape[0] - 2, j] + 2
+        for i in range(u.shape[0]):
+            v[i, 0] = v[i, 2]
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+
+
+def waves(p, vx, vy, c, n):
+    """A staggered grid: arrays of three shapes, and one that is only read, at elements of its own."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, vx.shape[0] - 1), vx.shape[1]):
+            vx[i, j] -= (p[i, j] - p[i - 1, j]) % 11
+        for i, j in qgraph.ndrange(vy.shape[0], (1, vy.shape[1] - 1)):
+            if p[i, j] > 3:
+                vy[i, j] -= (p[i, j] - p[i, j - 1]) % 13
+        for i, j in qgraph.ndrange(*p.shape):
+            k = (c[j % c.shape[0]] + i) % 17
+            p[i, j] = (p[i, j] + k * (vx[i + 1, j] - vx[i, j] + vy[i, j + 1] - vy[i, j])) % 1009
+
+
+def red_black(u, n):
+    """In place: the elements of one colour are all that changes, and those of the other one all that is read."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            if (i + j) % 2 == 0:
+                u[i, j] = (u[i - 1, j] + 2 * u[i + 1, j] + 3 * u[i, j - 1] + 4 * u[i, j + 1]) % 1009
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            if (i + j) % 2 == 1:
+                u[i, j] = (u[i - 1, j] + 2 * u[i + 1, j] + 3 * u[i, j - 1] + 4 * u[i, j + 1]) % 1009
+
+
+@qgraph.func
+def limited(x, most):
+    while x > most:
+        x -= most
+    return x
+
+
+def with_inner_loops(u, v, w, a, n):
+    t = 0
+    for t in qgraph.serial(range(3, 3 + 2 * n, 2)):
+        for i, j in qgraph.ndrange((3, u.shape[0] - 3), (3, u.shape[1] - 3)):
+            s = 0
+            for k in range(3):
+                if (i + j + k) % 5 == 0:
+                    continue
+                s += w[k] * a
+            v[i, j] = limited(s + u[i - 3, j + 3] + u[i + 1, j - 2], 997)
+        for i, j in qgraph.ndrange((3, u.shape[0] - 3), (3, u.shape[1] - 3)):
+            x = v[i, j] if v[i, j] > 10 else v[i, j + 1]
+            u[i, j] = x + u[i, j] % 7
+    return t
+
+
+@pytest.mark.parametrize("kernel", [there_and_back, copied_back])
+@pytest.mark.needs("compiler")
+def test_two_arrays(kernel):
+    compared = Compared(kernel)
+    for shape in SHAPES:
+        for count in COUNTS:
+            compared(integers(shape), count)
+
+
+@pytest.mark.needs("compiler")
+def test_edges_follow_their_neighbours():
+    compared = Compared(edges)
+    for shape in SHAPES:
+        if min(shape) > 2:
+            for count in COUNTS:
+                compared(integers(shape), count)
+
+
+@pytest.mark.needs("compiler")
+def test_a_staggered_grid():
+    compared = Compared(waves)
+    for rows, columns in SHAPES[:5]:
+        (p,), (vx,), (vy,) = (integers(shape, 1) for shape in ((rows, columns), (rows + 1, columns), (rows, columns + 1)))
+        for count in COUNTS:
+            compared([p, vx, vy, np.arange(7)], count)
+
+
+@pytest.mark.needs("compiler")
+def test_in_place():
+    compared = Compared(red_black)
+    for shape in SHAPES:
+        for count in COUNTS:
+            compared(integers(shape, 1), count)
+
+
+@pytest.mark.needs("compiler")
+def test_inner_loops_funcs_and_numbers():
+    compared = Compared(with_inner_loops)
+    for shape in SHAPES[:3]:
+        for count in (1, 3, 9):
+            compared([*integers(shape), np.arange(3)], 5, count)
+
+
+def swapped(u, v, n, dt):
+    rows, columns = u.shape
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, rows - 1), (2, columns - 1)):
+            v[i, j] = u[i, j] + dt * (u[i - 1, j] + u[i + 1, j] + u[i, j - 2] + u[i, j + 1] - 4.0 * u[i, j])
+        for j in range(columns):
+            v[-1, j] = v[rows - 2, j]
+        u, v = v, u
+
+
+def rotated(u, v, w, c, n):
+    """Leapfrog, as waves have it: three levels, of which the oldest becomes the newest, and a sweep behind the change."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            w[i, j] = (v[i - 1, j] + v[i + 1, j] + 3 * v[i, j - 1] + v[i, j + 1] - u[i, j]) % c
+        u, v, w = v, w, u
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            w[i + 1, j - 1] = v[i, j] + u[i, j - 1]
+
+
+def two_pairs(u, v, a, b, n):
+    """Arrays of two types change places, every other pair twice."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + u[i, j + 1] + int(a[i, j])) % 1009
+            b[i, j] = (a[i + 1, j] + a[i, j - 1]) % 101
+        u, v = v, u
+        a, b = b, a
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + u[i, j + 1]) % 1009
+        u, v = v, u
+
+
+@pytest.mark.parametrize("dtype", [np.float32, *thorough(np.float64)])
+@pytest.mark.needs("compiler")
+def test_arrays_that_change_places(dtype):
+    compared = Compared(swapped)
+    for shape in SHAPES[:5]:
+        if min(shape) > 2:
+            for count in COUNTS:
+                compared([array / 1000 for array in integers(shape, dtype=dtype)], count, 0.1)
+
+
+@pytest.mark.needs("compiler")
+def test_three_arrays_that_change_places():
+    compared = Compared(rotated)
+    for shape in SHAPES[:5]:
+        for count in COUNTS:
+            compared(integers(shape, 3), 1009, count)
+
+
+@pytest.mark.needs("compiler")
+def test_two_pairs_that_change_places():
+    compared = Compared(two_pairs)
+    for shape in SHAPES[:5]:
+        for count in COUNTS:
+            compared([*integers(shape), *integers(shape, dtype=np.int16)], count)
+
+
+def of_its_own(x, n):
+    """A temporary is in tiles, too; so is an array that is returned."""
+    t = np.zeros(x.shape, np.int64)
+    y = x + 1
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):
+            t[i, j] = (y[i - 1, j] + y[i, j + 1] + x[i, j]) % 1009
+        for i, j in qgraph.ndrange(*x.shape):
+            y[i, j] = t[i, j] + y[i, j] % 7
+    return y
+
+
+@pytest.mark.needs("compiler")
+def test_temporaries_and_returned_arrays():
+    kernel = qgraph.kernel(fuse=True, backend="cpu")(of_its_own)
+    for shape in SHAPES[:5]:
+        (x,) = integers(shape, 1)
+        assert in_tiles(kernel, x, 30)[0]
+        for count in COUNTS:
+            np.testing.assert_array_equal(kernel(x, count), kernel.reference(x, count))
+
+
+def by_slices(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        v[1:-1, 1:-1] = (u[:-2, 1:-1] + 3 * u[2:, 1:-1] + 5 * u[1:-1, :-2] + u[1:-1, 2:]) % 1009
+        u[1:-1, 1:-1] = (v[:-2, 1:-1] + 3 * v[2:, 1:-1] + 5 * v[1:-1, :-2] + v[1:-1, 2:]) % 1009
+
+
+@pytest.mark.needs("compiler")
+def test_slices():
+    compared = Compared(by_slices)
+    for shape in SHAPES[:5]:
+        for count in COUNTS:
+            compared(integers(shape), count)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, *thorough(np.float32)])
+@pytest.mark.needs("compiler")
+def test_other_types_and_layouts(dtype):
+    compared = Compared(copied_back)
+    for shape in SHAPES[:3]:
+        u, v = integers(shape, dtype=dtype)
+        compared([u, v], 30)
+        wide = np.empty((shape[0], 2 * shape[1]), dtype)
+        wide[:, ::2] = u
+        compared([np.asfortranarray(u), wide[:, ::2]], 30)
+
+
+def own_variable(u, v, n):
+    for t in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] + t
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+
+
+def a_sum(u, v, n):
+    total = 0
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] + 1
+        for i, j in qgraph.ndrange(*u.shape):
+            total += v[i, j]
+            u[i, j] = v[i, j] % 1009
+    return total
+
+
+def periodic(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[(i + 1) % u.shape[0], j] + 1
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+
+
+def negative(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i - 1, j] + 1
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+
+
+def transposed(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[j, i] = u[i, j] + 1
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+
+
+def far(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((7, u.shape[0]), u.shape[1]):
+            v[i, j] = u[i - 7, j] + 1
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+
+
+def few(u, v, n):
+    for _ in qgraph.serial(range(5)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] + n
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+
+
+def until(u, v, n):
+    left = n + 1
+    while left > 0:
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] + 1
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+        left -= 1
+
+
+def bare(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(u.shape[0]):
+            v[i, 0] = sum_of(u, i) % 1009
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j] % 1009
+
+
+@qgraph.func
+def sum_of(u, i):
+    s = 0
+    for j in range(u.shape[1]):
+        s += u[i, j]
+    return s
+
+
+NOT_TILED = {
+    own_variable: "looks at the loop's own variable",
+    a_sum: "is no parallel loop over elements alone",
+    periodic: "the index `(i + 1) % u.shape[0]` in line",
+    negative: "the index `i - 1` in line",
+    transposed: "have other variables along axis 0",
+    far: "it reaches 7 elements beyond what it stores, and a halo has 6",
+    few: "it has 5 iterations, and a turn is",
+    bare: "hands on `u` as a whole",
+    until: "",
+}
+
+
+@pytest.mark.parametrize("kernel", NOT_TILED)
+def test_what_does_not_run_in_tiles_says_why(kernel):
+    found, plan = in_tiles(qgraph.kernel(fuse=True, backend="cpu")(kernel), *integers((20, 20)), 30)
+    assert not found
+    assert ("one sweep for a pass over memory: " in plan) == (kernel is not until)
+    assert NOT_TILED[kernel] in plan
+
+
+@pytest.mark.needs("compiler")
+def test_arrays_that_share_memory_are_not_in_tiles():
+    kernel = qgraph.kernel(fuse=True, backend="cpu")(by_slices)
+    block = integers((30, 40), 1)[0]
+    plan = in_tiles(kernel, block[:20], block[10:], 30)[1]
+    assert "one sweep for a pass over memory: arrays share memory" in plan
+    expected = block.copy()
+    kernel.reference(expected[:20], expected[10:], 30)
+    kernel(block[:20], block[10:], 30)
+    np.testing.assert_array_equal(block, expected)
+
+
+@pytest.mark.needs("compiler")
+def test_small_arrays_and_other_kernels_run_as_they_are(monkeypatch):
+    """Tiles are for the CPU, with `fuse`, and for arrays that the cache does not hold: others need no memory for them."""
+    arrays = integers((40, 50))
+    for options in ({"backend": "cpu"}, {"fuse": True}, {"fuse": True, "backend": "cpu", "bounds_check": True}):
+        assert not in_tiles(qgraph.kernel(**options)(there_and_back), *arrays, 30)[0], options
+    monkeypatch.setattr(overlapped_tiles, "LARGE", 1 << 25)
+    kernel = qgraph.kernel(fuse=True, backend="cpu")(there_and_back)
+    made = []
+    on_host = Temporaries.on_host
+
+    def noted(temporaries, host):
+        made.extend(on_host(temporaries, host))
+        return made
+
+    monkeypatch.setattr(Temporaries, "on_host", noted)
+    kernel(*arrays, 30)
+    assert [array.shape for array in made] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.needs("compiler")
+def test_check_looks_at_the_loops_as_written():
+    arrays = integers((20, 20))
+    assert "accesses" in str(qgraph.kernel(fuse=True, backend="cpu")(there_and_back).check(*arrays, 30))
+
+
+# --- random programs --------------------------------------------------------------------------------------------------------
+
+
+def random_program(seed):
+    """The source of a loop of two to five random stencils over three arrays, and the farthest that one reaches."""
+    choose = random.Random(seed)
+    arrays, lines = ("u", "v", "w"), [f"def program_{seed}(u, v, w, c, n):", "    for _ in qgraph.serial(range(n)):"]
+    least = choose.randrange(1, 4)
+
+    def offset(name):
+        by = choose.randrange(-least, least + 1)
+        return f"{name} + {by}" if by > 0 else f"{name} - {-by}" if by else name
+
+    for number in range(choose.randrange(2, 6)):
+        written = choose.choice(arrays)
+        others = [name for name in arrays if name != written]
+        low = [least + choose.randrange(3) for _ in range(2)]
+        high = [least + choose.randrange(3) for _ in range(2)]
+        edge = choose.random() < 0.2
+        if edge:
+            row = choose.choice(
+                [str(choose.randrange(least, 2 * least)), f"{written}.shape[0] - {choose.randrange(least + 1, 2 * least + 1)}"]
+            )
+            lines.append(f"        for j in range({low[1]}, {written}.shape[1] - {high[1]}):")
+            rows = [f"{row} + {choose.randrange(1, least + 1)}", f"{row} - {choose.randrange(1, least + 1)}"]
+            terms = [
+                f"{choose.randrange(1, 9)} * {choose.choice(others)}[{choose.choice(rows)}, {offset('j')}]" for _ in range(2)
+            ]
+            lines.append(f"            {written}[{row}, j] = ({' + '.join(terms)} + {number}) % 1009")
+            continue
+        lines.append(f"        for i in range({low[0]}, {written}.shape[0] - {high[0]}):")
+        lines.append(f"            for j in range({low[1]}, {written}.shape[1] - {high[1]}):")
+        terms = [
+            f"{choose.randrange(1, 9)} * {choose.choice(others)}[{offset('i')}, {offset('j')}]"
+            for _ in range(choose.randrange(1, 5))
+        ]
+        place = f"{written}[{offset('i')}, {offset('j')}]" if choose.random() < 0.3 else f"{written}[i, j]"
+        terms += choose.sample([place, "c[(i + j) % c.shape[0]]", "i - j"], choose.randrange(3))
+        value = f"({' + '.join(terms)}) % 1009"
+        match choose.randrange(4):
+            case 0:
+                lines += [f"                if (i + {number} * j) % 3 != 0:", f"                    {place} = {value}"]
+            case 1:
+                lines += [
+                    f"                t = {value}",
+                    f"                {place} = t if t % 2 == 0 else {others[0]}[i, j]",
+                ]
+            case _:
+                lines.append(f"                {place} = {value}")
+    return "\n".join(lines) + "\n"
+
+
+def function_of(seed):
+    source, file = random_program(seed), f"<stencils {seed}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    names = {"qgraph": qgraph}
+    exec(compile(source, file, "exec"), names)
+    return names[f"program_{seed}"]
+
+
+@pytest.mark.parametrize("seed", [*range(2), *thorough(*range(2, 8))])
+@pytest.mark.needs("compiler")
+def test_random_stencils(seed):
+    function = function_of(seed)
+    kernel = qgraph.kernel(fuse=True, backend="cpu")(function)
+    arrays = [*integers((31, 47), 3), np.arange(5)]
+    if not in_tiles(kernel, *arrays, 9)[0]:
+        pytest.skip("a stencil that reaches too far")
+    compared = Compared(function)
+    for shape in ((31, 47), (12, 100), (60, 13)):
+        for count in (1, 9, 26):
+            compared([*integers(shape, 3), np.arange(5)], count)
