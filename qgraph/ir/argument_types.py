@@ -90,7 +90,7 @@ class TailFound(Exception):  # noqa: N818 - no error: the kernel is compiled for
         self.path, self.axes = path, axes
 
 
-class LengthOfOne(ArgumentError):
+class LengthOfOne(ArgumentError):  # noqa: N818 - told as what it is of
     """Arrays have lengths that differ, and one of them is perhaps 1: the kernel is compiled for the extents that are."""
 
 

@@ -45,6 +45,7 @@ def reduce_axes(region: Region, scope: Scope, node: ast.Call) -> LeafRef | ViewR
     view = body.memory(dtype, {axis: ONE if axis in reduced.axes else lengths[axis] for axis in wanted}, node)
     indices = [ast.Constant(0) if axis in reduced.axes else body.variables[axis] for axis in wanted]
     place = element(view, indices, scope, node, natural=True)
+    assert isinstance(place, ast.Subscript)
     place.ctx = ast.Store()
     body.fill([*statements, ast.Assign([place], result)], reduced.kept, node)
     return named(view)

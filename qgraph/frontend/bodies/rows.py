@@ -197,7 +197,7 @@ class _Reduction(_Rows):
 
     def __init__(self, scope: Scope, node: ast.expr, noting: Noting, kind: str) -> None:
         super().__init__(scope, node, noting)
-        self._kind = kind
+        self._reduction, self._kind = node, kind
 
     def function(self, value: ast.expr) -> RowFunction:
         """The function that combines the elements of ``value``."""
@@ -272,7 +272,7 @@ class _Reduction(_Rows):
             # NumPy adds in an order of its own too; in program order a CPU would wait for each addition.
             step = assign("_total", word(self.scope, intrinsics.reassociable_add, load("_total"), wide(element)))
         result: ast.expr = load("_total")
-        result = finished(self.scope, self._node, kind, result, self._size())
+        result = finished(self.scope, self._reduction, kind, result, self._size())
         if is_half:
             result = word(self.scope, np.float16, result)
         return [assign("_total", start), *self._loops([step]), ast.Return(result)]

@@ -7,7 +7,7 @@ import ast
 import numpy as np
 
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.axes_reduced import ALONG_AXES
+from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank, reduced_along
 from qgraph.frontend.names.scope import Scope
@@ -39,12 +39,10 @@ def operands_of_reduction(scope: Scope, node: ast.expr, kind: str) -> list[ast.e
     operands = [*base, *node.args]
     wanted = 2 if kind in PRODUCTS else 1
     if len(operands) != wanted or node.keywords:
-        takes = (
-            "one array here, axis= and keepdims=, which are constants and fit it" if kind in ALONG_AXES else "one array here"
-        )
-        takes = (
-            "two vectors here" if wanted == 2 else takes.replace(", axis=", ", ddof=, axis=") if kind in DEVIATIONS else takes
-        )
+        takes = "two vectors" if wanted == 2 else "one array"
+        if kind in ALONG_AXES:
+            more = ", ".join(f"{name}=" for name in ("axis", "keepdims", *OPTIONS.get(kind, ())))
+            takes += f", and of options {more}; axes are constants that the array has"
         raise scope.error(
             f"`{as_written(node)}` has arguments that are not supported", node, f"`{as_written(node.func)}` takes {takes}"
         )

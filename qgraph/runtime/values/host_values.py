@@ -111,9 +111,8 @@ class HostValues:
         if isinstance(error, _ShapesDifferError):
             value = error.value
             again = value.check == "length" and self._asks_for_ones and any(1 in _shape(each) for each in values)
-            raise (LengthOfOne if again else ArgumentError)(
-                str(eval(value.note, self._scope, given)), value.span, hint=value.text
-            ) from None
+            told = LengthOfOne if again else ArgumentError
+            raise told(str(eval(value.note, self._scope, given)), value.span, hint=value.text) from None
         for value in self._values:
             try:
                 eval(value.source, self._scope, given)
