@@ -124,7 +124,8 @@ def in_loops_and_branches(x: Any, y: Any, k: Any, steps: int) -> Any:
         if np.min(x.sum(axis=0)) < 1:
             y[:, 0] = x[: k[0], :].sum(axis=0)[0]
         n += 1
-    return np.sum(x[: k[0]], axis=0), x[:, k[0] :].max(axis=1), y[k[0] :].mean(axis=1)
+    x[k[0] :, 0] = y[k[0] :].mean(axis=1)
+    return np.sum(x[: k[0]], axis=0), x[:, k[0] :].max(axis=1)
 
 
 @pytest.mark.parametrize("k", [1, 2])

@@ -61,6 +61,8 @@ class ProgramBuilder:
         self.like: dict[str, str] = {}
         # By leaf name, the extents of temporaries as expressions of the host, and those of arguments with known ones.
         self.extents = {leaf.name: extents for leaf in leaves if (extents := _with_ones(leaf))}
+        # Whether the kernel is compiled for which lengths are 1.
+        self.knows_ones = any(isinstance(leaf.type, ArrayType) and leaf.type.ones is not None for leaf in leaves)
         # Sizes of arrays that views have looked at: one object each, so that all paths agree on what the name means.
         self.sizes: dict[str, HostExpr] = {}
         # By slot, a number of the type that a kernel scalar is of, where that is known: None where it is not.

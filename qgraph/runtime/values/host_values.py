@@ -110,7 +110,7 @@ class HostValues:
         given = dict(zip(self._names, values, strict=True))
         if isinstance(error, _ShapesDifferError):
             value = error.value
-            again = value.check == "length" and self._asks_for_ones and any(1 in _shape(each) for each in values)
+            again = value.check == "length" and self._asks_for_ones
             told = LengthOfOne if again else ArgumentError
             raise told(str(eval(value.note, self._scope, given)), value.span, hint=value.text) from None
         for value in self._values:
@@ -139,10 +139,6 @@ class HostValues:
                     value.span,
                     hint="the bounds of a range are integers",
                 ) from None
-
-
-def _shape(value: object) -> tuple[int, ...]:
-    return getattr(value, "shape", ())
 
 
 def where_of(loop: Task) -> str:
