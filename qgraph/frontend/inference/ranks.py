@@ -88,9 +88,7 @@ def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
     """The error that says of ``node``, which is an array, that it is a new one, and what to write instead."""
     hint = unsupported_functions.instead(node, known_object(scope, node.func) if isinstance(node, ast.Call) else None)
     if reduced_along(scope, node) is not None:
-        hint = (
-            "in a loop reduce to one number at a time, np.sum(u[i, :, k]); along axes before or after the loop, of whole arrays"
-        )
+        hint = "in a loop reduce to one number at a time, np.sum(u[i, :, k]); along axes outside of it, of whole arrays"
     return scope.error(f"`{as_written(node)}` is a new array", node, hint)
 
 
