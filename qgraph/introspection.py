@@ -11,7 +11,7 @@ from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
-from qgraph.ir.argument_types import TailFound
+from qgraph.ir.argument_types import LengthOfOne, TailFound
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
 from qgraph.ir.plan import GraphPlan
 from qgraph.language import Func
@@ -45,6 +45,8 @@ class Introspection:
         self._global_arrays: tuple[GlobalArray, ...] = ()
         # Arrays whose last axes are taken apart, by path, and how many axes: their extents are part of the types.
         self._tails: dict[str, int] = {}
+        # Whether the axes of extent 1 are, too: since a call whose arrays are repeated along such a one.
+        self._ones = False
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = forks.rlock()
 
@@ -97,6 +99,11 @@ class Introspection:
             self._tails = {**self._tails, found.path: max(found.axes, self._tails.get(found.path, 0))}
             self._use_arrays(self._global_arrays)
 
+    def _add_ones(self) -> None:
+        with self._lock:
+            self._ones = True
+            self._use_arrays(self._global_arrays)
+
     def _parameters(self, arrays: tuple[GlobalArray, ...]) -> tuple[str, ...]:
         """How the user writes all that is passed."""
         return (*self._names, *(array.path for array in arrays))
@@ -109,7 +116,7 @@ class Introspection:
         used = self._global_arrays[: len(values) - len(self._names)]
         code = self._source.function.__code__
         reserved = frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
-        return used, describe(self._parameters(used), values, reserved, self._source.static, self._tails)
+        return used, describe(self._parameters(used), values, reserved, self._source.static, self._tails, ones=self._ones)
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
@@ -170,8 +177,13 @@ class Introspection:
         """
         from qgraph.checking.checker import check, refused
 
+        values = self._bind(args, kwargs)
         with refused():
-            return check(*self._describe_only(self._bind(args, kwargs), "cpu", checks=True))
+            try:
+                return check(*self._describe_only(values, "cpu", checks=True))
+            except LengthOfOne:
+                self._add_ones()
+                return check(*self._describe_only(values, "cpu", checks=True))
 
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

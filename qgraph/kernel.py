@@ -16,7 +16,7 @@ from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
-from qgraph.ir.argument_types import TailFound
+from qgraph.ir.argument_types import LengthOfOne, TailFound
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
 from qgraph.options import Options
 from qgraph.pickling import ByName
@@ -100,14 +100,18 @@ class Kernel(ByName, Introspection):
         # Most calls are the one before them again.
         recent = self._recent
         last = recent.last
-        if last is not None and not kwargs and (known := last.next) is not None:
-            # Not called as a method would be, which is slower to find.
-            run = known.run
-            result = run(args)
-            if result is not CHANGED:
-                recent.last = known
-                return result
-        return self._call(args, kwargs)
+        try:
+            if last is not None and not kwargs and (known := last.next) is not None:
+                # Not called as a method would be, which is slower to find.
+                run = known.run
+                result = run(args)
+                if result is not CHANGED:
+                    recent.last = known
+                    return result
+            return self._call(args, kwargs)
+        except LengthOfOne:
+            self._add_ones()
+            return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not the one before it again: like another one that there was, or a new one."""
@@ -386,7 +390,12 @@ class Kernel(ByName, Introspection):
 
     def bind(self, *args: Any, **kwargs: Any) -> Bound:
         """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
-        return Bound(self, self._bind(args, kwargs))
+        values = self._bind(args, kwargs)
+        try:
+            return Bound(self, values)
+        except LengthOfOne:
+            self._add_ones()
+            return Bound(self, values)
 
     def clear_cache(self) -> None:
         """Forget all graphs and compiled code; the next call compiles again.

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qgraph.compat import cpython
+from qgraph.errors import ArgumentError
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
     """An array argument: ``dtype`` is a NumPy dtype name, ``layout`` one of C, F, A as in Numba.
 
-    ``tail``: the extents of the last axes, where the kernel is compiled for them; types of arrays that change places need not
-    agree in it, since their shapes do.
+    ``tail``: the extents of the last axes, where the kernel is compiled for them; ``ones``: the axes of extent 1, where it is
+    compiled for these. Types of arrays that change places need not agree in them, since their shapes do.
     """
 
     dtype: str
@@ -22,6 +23,7 @@ class ArrayType:
     layout: Literal["C", "F", "A"]
     readonly: bool = False
     tail: tuple[int, ...] = ()
+    ones: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
@@ -86,6 +88,10 @@ class TailFound(Exception):  # noqa: N818 - no error: the kernel is compiled for
     def __init__(self, path: str, axes: int) -> None:
         super().__init__(path)
         self.path, self.axes = path, axes
+
+
+class LengthOfOne(ArgumentError):  # noqa: N818 - told as what it is of
+    """Arrays have lengths that differ, and one of them is perhaps 1: the kernel is compiled for the extents that are."""
 
 
 def is_csr(cls: type) -> bool:

@@ -58,7 +58,7 @@ class HostValue:
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter", "same", "size", "shape"] = ""
+    check: Literal["", "step", "max_iter", "same", "size", "shape", "length"] = ""
     text: str = ""
     note: str = ""
 

@@ -316,7 +316,7 @@ def _reductions() -> Iterator[Operation]:
     yield _reduction(np.min, np.amin, name="min")
     yield _reduction(np.max, np.amax, name="max")
     yield from map(_reduction, (np.any, np.all, np.mean, np.dot, np.vdot, np.count_nonzero, np.argmin, np.argmax))
-    yield from map(_reduction, (np.linalg.norm, np.linalg.det))
+    yield from map(_reduction, (np.var, np.std, np.ptp, np.linalg.norm, np.linalg.det))
 
 
 FUNCTIONS = (*_builtins(), *_floats(), *_rounded(), *_choices(), *_tests(), *_parts(), *_reductions())

@@ -539,6 +539,63 @@ def slice_reduced_along_an_axis():
     return kernel, (np.ones((3, 5)), floats())
 
 
+@bad(SYNTAX)
+def a_reduction_along_an_axis_that_is_not_there():
+    def kernel(u, x):
+        x[:] = np.sum(u, axis=2)
+
+    return kernel, (np.ones((3, 5)), floats())
+
+
+@bad(SYNTAX)
+def a_reduction_along_an_axis_of_the_call():
+    def kernel(u, x, k):
+        x[:] = u.max(axis=k)
+
+    return kernel, (np.ones((3, 5)), floats(), 1)
+
+
+@bad(SYNTAX)
+def a_reduction_with_an_option_of_numpy():
+    def kernel(u, x):
+        x[:] = np.sum(u, axis=0, where=u > 0)
+
+    return kernel, (np.ones((3, 5)), floats())
+
+
+@bad(SYNTAX)
+def a_deviation_with_an_option_of_numpy():
+    def kernel(u, x):
+        x[:] = u.std(axis=0, dtype=np.float32)
+
+    return kernel, (np.ones((3, 5)), floats())
+
+
+@bad(SYNTAX)
+def a_median_along_an_axis():
+    def kernel(u, x):
+        x[:] = np.median(u, axis=0)
+
+    return kernel, (np.ones((3, 5)), floats())
+
+
+@bad(SYNTAX)
+def a_range_of_booleans():
+    def kernel(u, x):
+        x[:] = np.ptp(u, axis=0)
+
+    return kernel, (np.ones((3, 5), bool), floats())
+
+
+@bad(SYNTAX)
+def a_reduction_along_an_axis_in_an_iteration():
+    def kernel(u, x):
+        for i in range(u.shape[0]):
+            x[i, :] = np.sum(u[i], axis=0)
+
+    return kernel, (np.ones((3, 5, 2)), np.ones((3, 2)))
+
+
 @bad(TYPES)
 def slice_updated_by_a_wider_type():
     def kernel(n, x):

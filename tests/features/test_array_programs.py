@@ -112,3 +112,94 @@ def of_an_unknown_type(x: Any) -> Any:
 def test_a_kernel_scalar_that_may_change_the_type(dtype: str) -> None:
     with pytest.raises(qgraph.KernelSyntaxError, match="is not known before the launch"):
         qgraph.kernel(of_an_unknown_type).plan(np.ones(3, dtype))
+
+
+# --- programs with reductions along axes -------------------------------------------------------------------------------
+
+
+def softmax(x: Any) -> Any:
+    shifted = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return shifted / np.sum(shifted, axis=-1, keepdims=True)
+
+
+def accelerations(position: Any, mass: Any, g: float, softening: float) -> Any:
+    """Of bodies that attract each other: columns against rows."""
+    x, y = position[:, 0:1].copy(), position[:, 1:2].copy()
+    dx, dy = x.T - x, y.T - y
+    inverse = dx**2 + dy**2 + softening**2
+    inverse = np.where(inverse > 0, inverse, 1.0) ** -1.5
+    return g * (dx * inverse) @ mass, g * (dy * inverse) @ mass
+
+
+def pairs(x: Any, mass: Any) -> Any:
+    """The same of columns that are passed: positions and masses of shape (n, 1)."""
+    d = x.T - x
+    return np.sum(d * mass, axis=0, keepdims=True).T - np.sum(d * mass.T, axis=1)[:, None], np.sum(mass * x**2, 0)
+
+
+def correlation(data: Any) -> Any:
+    mean = np.mean(data, axis=0)
+    deviation = np.std(data, axis=0)
+    deviation[:] = np.where(deviation <= 0.1, 1.0, deviation)
+    centred = (data - mean) / (np.sqrt(data.shape[0]) * deviation)
+    return centred.T @ centred, mean
+
+
+def nearest(points: Any, centres: Any, steps: int) -> Any:
+    """k-means: the nearest centre of each point, and the mean of its points."""
+    labels = np.zeros(points.shape[0], np.int64)
+    for _ in qgraph.serial(range(steps)):
+        distances = np.sum((points[:, None, :] - centres[None, :, :]) ** 2, axis=2)
+        labels[:] = np.argmin(distances, axis=1)
+        for k in range(centres.shape[0]):
+            count = 0
+            for i in range(points.shape[0]):
+                count += 1 if labels[i] == k else 0
+            for j in range(points.shape[1]):
+                total = 0.0
+                for i in range(points.shape[0]):
+                    total += points[i, j] if labels[i] == k else 0.0
+                centres[k, j] = total / max(count, 1)
+    return labels, centres.sum(axis=0)
+
+
+def batch_norm(x: Any, eps: float) -> Any:
+    mean = np.mean(x, axis=0, keepdims=True)
+    return np.maximum((x - mean) / np.sqrt(np.var(x, axis=0, keepdims=True) + eps), 0)
+
+
+def pooled(x: Any, out: Any) -> None:
+    """The largest of each 2 by 2 window of images whose last axis has channels."""
+    for i in range(out.shape[1]):
+        for j in range(out.shape[2]):
+            out[:, i, j, :] = 0
+    for i in qgraph.serial(range(out.shape[1])):
+        for j in qgraph.serial(range(out.shape[2])):
+            out[:, i, j, :] = np.max(x[:, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2, :], axis=(1, 2))
+
+
+def by_distance(data: Any, radius: Any, bins: int) -> Any:
+    """The mean of the data in rings."""
+    found = np.zeros(bins)
+    largest = radius.max()
+    for k in qgraph.serial(range(bins)):
+        inside = np.where((radius >= k * largest / bins) & (radius < (k + 1) * largest / bins), 1.0, 0.0)
+        found[k] = np.sum(data * inside) / np.maximum(np.sum(inside), 1.0)
+    return found
+
+
+PROGRAMS = [
+    (softmax, lambda: (numbers(2, 3, 4, 5),)),
+    (accelerations, lambda: (numbers(5, 2), numbers(5, seed=1), 0.5, 0.1)),
+    (pairs, lambda: (numbers(5, 1), numbers(5, 1, seed=1))),
+    (correlation, lambda: (numbers(7, 3),)),
+    (nearest, lambda: (numbers(20, 2), numbers(3, 2, seed=1), 3)),
+    (batch_norm, lambda: (numbers(3, 4, 4, 2), 1e-5)),
+    (pooled, lambda: (numbers(2, 6, 6, 3), np.zeros((2, 3, 3, 3)))),
+    (by_distance, lambda: (numbers(30), numbers(30, seed=1), 4)),
+]
+
+
+@pytest.mark.parametrize(("program", "make_args"), PROGRAMS, ids=[program.__name__ for program, _ in PROGRAMS])
+def test_programs_with_reductions_along_axes(check: Any, program: Any, make_args: Any) -> None:
+    check(program, make_args, tolerance=1e-11)

@@ -156,7 +156,7 @@ def too_many(x, y):
 
 
 def along_an_axis(x):
-    x[0, 0] = np.sum(x, axis=0)[0]
+    x[0, 0] = np.sum(x, axis=2)[0]
 
 
 @pytest.mark.parametrize(

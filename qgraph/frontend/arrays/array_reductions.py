@@ -13,10 +13,19 @@ from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import reduction
-from qgraph.frontend.inference.reduction_rules import PRODUCTS, operand, operands_of_reduction, summed, wrapped
+from qgraph.frontend.inference.reduction_rules import (
+    PRODUCTS,
+    finished,
+    operand,
+    operands_of_reduction,
+    range_of,
+    summed,
+    wrapped,
+)
 from qgraph.frontend.names.bindings import ScalarRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.ir.slots import WORD
 from qgraph.ir.trees import assign, at_place, load, stored
@@ -34,17 +43,18 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     operands = operands_of_reduction(scope, node, kind)
     if kind in _PLACES:
         return _place_of_extreme(region, scope, operands[0], node, kind)
-    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
+    if kind == "ptp":
+        return evaluated(region, scope, range_of(scope, node))
     value = operand(scope, operands, kind, node)
+    # Before what is in it becomes a kernel scalar, whose type nobody knows yet.
+    dtype = element_type(scope, value)
+    value = evaluated(region, scope, value)
+    name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
     body = Elements(region, scope)
     body.frame_all(value, exact=kind in PRODUCTS)
-    dtype = element_type(scope, value)
     start, step = _step(body, body.visit(value), kind, dtype, node, name)
     result = _combined(region, body, name, start, step, node, _like(kind, dtype))
-    if kind == "mean":
-        result = ast.BinOp(result, ast.Div(), body.size(node))
-    elif kind == "norm":
-        result = word(scope, np.sqrt, result)
+    result = finished(scope, node, kind, result, body.size(node))
     if kind in PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
         result = word(scope, dtype.type, wrapped(result, dtype))
     return at_place(result, node)

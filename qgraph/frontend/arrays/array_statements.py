@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +32,7 @@ from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Task, Temporary
+from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import at_place, call_of, load, stored
 from qgraph.ir.verdicts import Verdict
 from qgraph.operations import intrinsics
@@ -42,6 +44,11 @@ def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
     if rank(scope, node) == 0 or known(scope, node) is not None:
         return None
     return view_of(region, scope, node, keep=True)
+
+
+def named(view: ViewRef) -> LeafRef | ViewRef:
+    """What a name stands for that means a new array: all of it, or as much as only the device knows."""
+    return LeafRef(view.leaf) if all(along.count.host is not None for along in view.along) else view
 
 
 # --- assignments -------------------------------------------------------------------------------------------------------
@@ -138,19 +145,38 @@ class Elements(Elementwise):
     def _sizes(self, node: ast.AST) -> list[ast.expr]:
         return [length.code for length in self._lengths.settled(node)]
 
-    def loop(self, statement: ast.stmt, node: ast.AST, *, declared: bool) -> tuple[Task | None, Task]:
-        """``for i0, i1 in ndrange(n0, n1): statement`` at the place of ``node``, as ``parallel_task`` gives it."""
-        call = word(self.scope, language.ndrange, *self._sizes(node))
+    def loop(
+        self, statement: ast.stmt | list[ast.stmt], node: ast.AST, *, declared: bool, axes: Sequence[int] | None = None
+    ) -> tuple[Task | None, Task]:
+        """``for i0, i1 in ndrange(n0, n1): statement`` at the place of ``node``, as ``parallel_task`` gives it.
+
+        ``axes``: those that it goes over, where ``statement`` is several that go over the others.
+        """
+        over = range(len(self._lengths)) if axes is None else axes
+        sizes, variables = self._sizes(node), self.variables
+        call = word(self.scope, language.ndrange, *(sizes[axis] for axis in over))
         assert isinstance(call, ast.Call)
-        names: list[ast.expr] = [stored(name.id) for name in self.variables]
+        names: list[ast.expr] = [stored(variables[axis].id) for axis in over]
         target = names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())
         inner = self.scope.inner({f"{ADDED}elements": RangeRef(at_place(call, node), self.scope)})
-        loop = ast.For(target, load(f"{ADDED}elements"), [statement], [])
+        loop = ast.For(target, load(f"{ADDED}elements"), statement if isinstance(statement, list) else [statement], [])
         return parallel_task(self._unit, inner, at_place(loop, node), declared=declared)
 
-    def size(self, node: ast.expr) -> ast.expr:
-        """The number of elements."""
-        return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), self._sizes(node)))
+    def fill(self, statements: list[ast.stmt], axes: Sequence[int], node: ast.AST) -> None:
+        """Add the loop over ``axes`` with ``statements`` that fill a new array."""
+        bounds, task = self.loop(statements, node, declared=True, axes=axes)
+        verdict = Verdict("independent", "elementwise", self.scope.span(node))
+        self._region.add(*task_statements(bounds, replace(task, verdict=verdict)))
+
+    def lengths(self, node: ast.AST) -> list[Extent]:
+        """The lengths of the loop, once all operands were compared."""
+        return self._lengths.settled(node)
+
+    def size(self, node: ast.expr, axes: Sequence[int] | None = None) -> ast.expr:
+        """The number of elements, or of those along ``axes``."""
+        sizes = self._sizes(node)
+        several = sizes if axes is None else [sizes[axis] for axis in axes]
+        return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), several))
 
     def number(self, node: ast.expr) -> ast.expr:
         """The number of an element, in C order."""
@@ -160,11 +186,14 @@ class Elements(Elementwise):
             total = ast.BinOp(ast.BinOp(total, ast.Mult(), copied(length)), ast.Add(), variable)
         return total
 
-    def first(self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr) -> ast.expr:
-        """The first element, where an extreme starts."""
-        names = {name.id for name in self.variables}
+    def first(
+        self, value: ast.expr, dtype: np.dtype[np.generic] | None, node: ast.expr, axes: Sequence[int] | None = None
+    ) -> ast.expr:
+        """The first element, of all or along ``axes``, where an extreme starts."""
+        over = range(len(self._lengths)) if axes is None else axes
+        names = {self.variables[axis].id for axis in over}
         result: ast.expr = Zeros(names).visit(copied(value))
-        unknown = self._lengths.need_elements(node, by_device=dtype is not None)
+        unknown = self._lengths.need_elements(node, over, by_device=dtype is not None)
         if not unknown:
             return result
         if dtype is None:
@@ -242,6 +271,27 @@ class Elements(Elementwise):
         verdict = Verdict("independent", "elementwise", self.scope.span(node))
         self._region.add(*task_statements(bounds, replace(task, verdict=verdict)))
         return True
+
+    def memory(self, dtype: np.dtype[np.generic] | None, lengths: Mapping[int, Extent], node: ast.expr) -> ViewRef:
+        """A new array that is ``node``: its lengths, each by the axis of the loop whose most it may be.
+
+        Raises:
+            KernelSyntaxError: its type is not known, or none of a kernel's.
+        """
+        if dtype is None or dtype.name not in SCALAR_DTYPES:
+            raise self.scope.error(
+                f"the type of the elements of `{as_written(node)}` is not known before the launch",
+                node,
+                "make the array first: t = qgraph.empty_like(x), then t[:] = ...",
+            )
+        unit, span = self._unit, self.scope.span(node)
+        # What only the device knows is as long as the parts may be.
+        known = [copied(length.host or self.most(axis - len(self._lengths))) for axis, length in lengths.items()]
+        names = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in known)
+        leaf = Leaf(unit.array_name("new"), as_written(node), ArrayType(dtype.name, len(names), "C"))
+        unit.add_temporary(Temporary(leaf, names, span, computed=True), tuple(known))
+        along = (ViewAxis(axis, ZERO, ONE, length) for axis, length in enumerate(lengths.values()))
+        return ViewRef(leaf, {}, tuple(along))
 
     def copied(self, view: ViewRef, node: ast.expr, statement: ast.stmt) -> ast.Subscript:
         """The element of a new array, of the shape and dtype of ``view``; where only the device knows that, it is larger."""

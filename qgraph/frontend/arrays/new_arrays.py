@@ -6,21 +6,21 @@ import ast
 
 import numpy as np
 
-from qgraph.frontend.arrays.array_statements import Elements, bind_view
+from qgraph.frontend.arrays.array_statements import Elements, bind_view, named
+from qgraph.frontend.arrays.axis_reductions import reduce_axes
 from qgraph.frontend.arrays.index_words import index_word, made_by_word
-from qgraph.frontend.arrays.indexed_arrays import Maker
+from qgraph.frontend.arrays.indexed_arrays import Indexed, Maker
 from qgraph.frontend.arrays.library_calls import library_array
-from qgraph.frontend.inference.indexing import ONE, ZERO
+from qgraph.frontend.inference.axes_reduced import Reduced
+from qgraph.frontend.inference.indexing import ONE
 from qgraph.frontend.inference.number_types import type_of_new_array
-from qgraph.frontend.inference.ranks import is_elementwise, known_object, library_call, rank
-from qgraph.frontend.names.bindings import Binding, LeafRef, ViewAxis, ViewRef
+from qgraph.frontend.inference.ranks import is_elementwise, known_object, library_call, rank, reduced_along
+from qgraph.frontend.inference.reduction_rules import range_of
+from qgraph.frontend.names.bindings import Binding, LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import evaluated, evaluated_arguments
 from qgraph.frontend.statements.region import Region, made_array
 from qgraph.frontend.statements.temporaries import temporary
-from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Temporary
-from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import at_place, stored
 from qgraph.source import as_written, copied, standing_for
 
@@ -38,6 +38,8 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
         return bind_view(region, scope, node)
     if isinstance(node, ast.Call) and made_array(scope, node) is not None:
         return temporary(region, scope, standing_for(stored("made"), node), node)
+    if (reduced := reduced_along(scope, node)) is not None and isinstance(node, ast.Call):
+        return _reduced(region, scope, reduced, node)
     if isinstance(node, ast.Call) and index_word(scope, node) is not None:
         call = evaluated_arguments(region, scope, node)
         make = Maker(region, scope, call, lambda operand: _made(region, scope, operand, operand))
@@ -53,7 +55,8 @@ def makes_array(scope: Scope, node: ast.AST) -> bool:
         case ast.Call():
             copy = _elements_of(scope, node)
             others = library_call(scope, node) is not None or made_array(scope, node) is not None
-            return others or copy not in (None, node) or index_word(scope, node) is not None
+            words = index_word(scope, node) is not None or reduced_along(scope, node) is not None
+            return others or copy not in (None, node) or words
     return False
 
 
@@ -85,6 +88,20 @@ def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
     return None
 
 
+def _reduced(region: Region, scope: Scope, reduced: Reduced, node: ast.Call) -> LeafRef | ViewRef:
+    if reduced.kind == "ptp":
+        return _made(region, scope, range_of(scope, node), node)
+    if reduced.kept:
+        return reduce_axes(region, scope, node)
+    # Of all axes, which are kept: one number.
+    kind = type_of_new_array(scope, node)
+    call = copied(node)
+    call.keywords = [each for each in node.keywords if each.arg != "keepdims"]
+    number = evaluated(region, scope, call)
+    make = Maker(region, scope, node, lambda operand: _made(region, scope, operand, operand))
+    return make.made(Indexed([ONE] * reduced.ndim, kind or make.type_of(node), lambda _: number))
+
+
 def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> LeafRef | ViewRef:
     # Before reductions in it become kernel scalars, whose types nobody knows yet; else once funcs in it have given arrays.
     dtype = type_of_new_array(scope, value)
@@ -92,21 +109,9 @@ def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> Leaf
     dtype = dtype or type_of_new_array(scope, value)
     body = Elements(region, scope)
     lengths = body.frame_all(value, exact=False)
-    if dtype is None or dtype.name not in SCALAR_DTYPES:
-        raise scope.error(
-            f"the type of the elements of `{as_written(node)}` is not known before the launch",
-            node,
-            "make the array first: t = qgraph.empty_like(x), then t[:] = ...",
-        )
-    unit, span = region.unit, scope.span(node)
-    # What only the device knows is as long as the parts may be.
-    known = [copied(length.host or body.most(axis - len(lengths))) for axis, length in enumerate(lengths)]
-    names = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in known)
-    leaf = Leaf(unit.array_name("new"), as_written(node), ArrayType(dtype.name, len(names), "C"))
-    unit.add_temporary(Temporary(leaf, names, span, computed=True), tuple(known))
-    along = tuple(ViewAxis(axis, ZERO, ONE, length) for axis, length in enumerate(lengths))
+    view = body.memory(dtype, dict(enumerate(lengths)), node)
     computed = body.visit(value)
-    place = body.at(ViewRef(leaf, {}, along), node)
+    place = body.at(view, node)
     statement = ast.copy_location(ast.Assign([place], value), node)
     body.store(place, computed, statement)
-    return LeafRef(leaf) if all(length.host is not None for length in lengths) else ViewRef(leaf, {}, along)
+    return named(view)

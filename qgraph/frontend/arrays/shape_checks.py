@@ -9,13 +9,14 @@ from qgraph.errors import ArgumentError
 from qgraph.frontend.arrays.views import computed
 from qgraph.frontend.inference.indexing import ONE, ZERO, placed
 from qgraph.frontend.names.bindings import Extent
+from qgraph.frontend.names.program_builder import Check
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.faults import Fault
 from qgraph.ir.trees import parsed
 from qgraph.source import as_written, copied
 
-_HINT = "the arrays of a statement have one shape; a length of 1 is repeated only where it is written: x[0], x[:, None]"
+_HINT = "the arrays of a statement have one shape; a length of 1 is repeated if it is an array's, or written: x[:, None]"
 _DEVICE_HINT = "the arrays of a statement have one shape, or lengths of 1; this statement did nothing"
 _NOTHING_HINT = "NumPy refuses this too"
 
@@ -56,7 +57,7 @@ class Lengths:
     def index(self, axis: int, length: Extent, variable: ast.expr, node: ast.expr) -> ast.expr:
         """The index along ``axis`` into the operand ``node``, of this ``length``, for the loop's ``variable``."""
         wanted = self._nums[axis]
-        if length.constant == 1 and wanted.constant != 1 and not self._exact:
+        if length.is_one and not wanted.is_one and not self._exact:
             return ast.Constant(0)
         if _surely_same(wanted, length):
             return variable
@@ -71,7 +72,7 @@ class Lengths:
 
     def join(self, axis: int, lengths: Sequence[tuple[Extent, str]], node: ast.expr) -> None:
         """Let ``axis`` be of the length that NumPy gives the operands together, which are ``lengths`` long."""
-        several = [(length, text) for length, text in lengths if length.constant != 1 or self._exact]
+        several = [(length, text) for length, text in lengths if not length.is_one or self._exact]
         if not several:
             return
         (first, self._texts[axis]), rest = several[0], several[1:]
@@ -96,15 +97,16 @@ class Lengths:
             self._guarded = computed(self._region, self._scope, length, node)
         return [self._guarded, *self._nums[1:]]
 
-    def need_elements(self, node: ast.expr, *, by_device: bool) -> list[Extent]:
-        """Check that there are elements, as for a maximum; gives the lengths that the device has to look at.
+    def need_elements(self, node: ast.expr, axes: Sequence[int], *, by_device: bool) -> list[Extent]:
+        """Check that there are elements along ``axes``, as for a maximum; gives the lengths that the device has to look at.
 
         ``by_device``: among them those that the host knows, where only the device knows whether the statement runs.
         """
         skipped = by_device and self._region.unit.may_be_skipped
         found = f"`{as_written(node)}` is of an array without elements"
         unknown = []
-        for length in self.settled(node):
+        lengths = self.settled(node)
+        for length in (lengths[axis] for axis in axes):
             if length.host is None or (skipped and length.constant is None):
                 unknown.append(length)
             elif length.constant is None:
@@ -118,7 +120,7 @@ class Lengths:
         if first == second:
             return
         note = f"{self._difference(axis, node)!r} % ({first}, {second})"
-        self._check_on_host(parsed(f"{first} == {second}"), node, note, _HINT)
+        self._check_on_host(parsed(f"{first} == {second}"), node, note, _HINT, "shape" if self._exact else "length")
 
     def _compared_by_device(self, axis: int, length: Extent, node: ast.expr) -> Extent:
         wanted = self._nums[axis]
@@ -137,8 +139,8 @@ class Lengths:
         text, other = (source.replace("%", "%%") for source in (as_written(node), self._texts[axis]))
         return f"`{text}` has length %d{along}, and `{other}` has length %d"
 
-    def _check_on_host(self, test: ast.expr, node: ast.expr, note: str, hint: str) -> None:
-        self._region.unit.host_value(placed(test, node), self._scope.span(node), "shape", text=hint, note=note)
+    def _check_on_host(self, test: ast.expr, node: ast.expr, note: str, hint: str, check: Check = "shape") -> None:
+        self._region.unit.host_value(placed(test, node), self._scope.span(node), check, text=hint, note=note)
 
     def _check_on_device(self, test: ast.expr, found: str, hint: str, details: Sequence[Extent], node: ast.expr) -> None:
         fault = Fault(ArgumentError, self._scope.span(node), found, hint, len(details))

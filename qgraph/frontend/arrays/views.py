@@ -248,6 +248,12 @@ class _Viewer:
         if from_start and by.constant == 1 and (bounds[1] is None or (upper is not None and upper < 0)):
             count = f"len(range({lower or 0}, {n}{'' if upper is None else f' - {-upper}'}))"
         length = self._host(parsed(count), part)
+        if self._unit.knows_ones and by.constant == 1 and _takes_one(*bounds):
+            found = f"`{as_written(part)}` takes one element, and the array has none there"
+            test = placed(parsed(f"{count} == 1"), part)
+            hint = "its length was repeated as one of 1 when the kernel was compiled: leave empty arrays out"
+            self._unit.host_value(test, self._scope.span(part), "shape", text=hint, note=repr(found))
+            length = ONE
         if from_start:
             return number(lower or 0), length
         if by.constant is not None and by.constant < 0 and bounds[0] is None:
@@ -305,6 +311,15 @@ class _Viewer:
 
     def _scalar(self, value: ast.expr, node: ast.AST) -> Extent:
         return computed(self._region, self._scope, value, node)
+
+
+def _takes_one(lower: ast.expr | None, upper: ast.expr | None) -> bool:
+    """Whether a slice with constant bounds, as `0:1` and `-1:`, takes one element of an array that has it."""
+    first = 0 if lower is None else constant_of(lower)
+    last = None if upper is None else constant_of(upper)
+    if first is None or (upper is not None and last is None):
+        return False
+    return first == -1 if last is None else last == first + 1 != 0
 
 
 def _first(lower: ast.expr | None) -> int:

@@ -26,7 +26,7 @@ ARRAY_EXPRESSIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)
 # NumPy's functions and methods of arrays that all backends compile as they are: of floats and complex numbers, of some types
 # besides, of all.
 _OF_FLOATS = frozenset({"nansum", "nanmean", "nanprod", "nanstd", "nanvar"})
-_OF_NUMBERS = frozenset({"std", "var", "average", "trace", *_OF_FLOATS})
+_OF_NUMBERS = frozenset({"average", "trace", *_OF_FLOATS})
 _OF_ALL = frozenset({"size", "shape", "asarray", "reshape", "fill", "item"})
 
 

@@ -13,7 +13,8 @@ from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.ranks import operands_of, rank
+from qgraph.frontend.inference.ranks import operands_of, rank, reduction
+from qgraph.frontend.inference.reduction_rules import range_of
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
@@ -53,6 +54,8 @@ class ArrayResolution(ValueResolution):
         if isinstance(node, ast.Compare) and node in self._conditions and rank(self._scope, node, self._ranks):
             self._conditions.update(operands_of(node))
         if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
+            if reduction(self._scope, node) == "ptp":
+                return super().visit(range_of(self._scope, node))
             return self._row_call(reducing_function(self._scope, node, self._noting), node)
         return super().visit(node)
 

@@ -27,7 +27,7 @@ from qgraph.frontend.inference.ranks import (
     rank,
     reduction,
 )
-from qgraph.frontend.inference.reduction_rules import PRODUCTS, operand, operands_of_reduction, summed
+from qgraph.frontend.inference.reduction_rules import PRODUCTS, finished, operand, operands_of_reduction, summed
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -197,7 +197,7 @@ class _Reduction(_Rows):
 
     def __init__(self, scope: Scope, node: ast.expr, noting: Noting, kind: str) -> None:
         super().__init__(scope, node, noting)
-        self._kind = kind
+        self._reduction, self._kind = node, kind
 
     def function(self, value: ast.expr) -> RowFunction:
         """The function that combines the elements of ``value``."""
@@ -272,10 +272,7 @@ class _Reduction(_Rows):
             # NumPy adds in an order of its own too; in program order a CPU would wait for each addition.
             step = assign("_total", word(self.scope, intrinsics.reassociable_add, load("_total"), wide(element)))
         result: ast.expr = load("_total")
-        if kind == "mean":
-            result = ast.BinOp(result, ast.Div(), self._size())
-        elif kind == "norm":
-            result = word(self.scope, np.sqrt, result)
+        result = finished(self.scope, self._reduction, kind, result, self._size())
         if is_half:
             result = word(self.scope, np.float16, result)
         return [assign("_total", start), *self._loops([step]), ast.Return(result)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.ranks import (
     constants_of,
     known,
@@ -16,6 +17,7 @@ from qgraph.frontend.inference.ranks import (
     library_operands,
     operands_of,
     rank,
+    reduced_along,
     view_word,
 )
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
@@ -86,9 +88,18 @@ def _of_arrays(scope: Scope, node: ast.BinOp | ast.Call, numbers: _Numbers | Non
         raise _UnknownError
     if (view := view_word(scope, node)) is not None:
         return _sample(scope, view.array, numbers)
+    if (reduced := reduced_along(scope, node)) is not None:
+        return _reduced(reduced, _sample(scope, reduced.array, numbers))
     if node.keywords:
         raise _UnknownError
     return _called(scope, node, numbers)
+
+
+def _reduced(reduced: Reduced, sample: Any) -> Any:
+    """The same of a reduction along axes."""
+    function: Any = np.linalg.norm if reduced.kind == "norm" else getattr(np, reduced.kind)
+    number = function(sample)
+    return np.asarray(number).reshape(1) if reduced.rank else number
 
 
 def _is_extent(node: ast.expr) -> bool:

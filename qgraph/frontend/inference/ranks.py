@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced, axes_of
 from qgraph.frontend.inference.view_words import order_of, order_of_method
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -86,6 +87,8 @@ def _makes_array(scope: Scope, node: ast.Call) -> bool:
 def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
     """The error that says of ``node``, which is an array, that it is a new one, and what to write instead."""
     hint = unsupported_functions.instead(node, known_object(scope, node.func) if isinstance(node, ast.Call) else None)
+    if reduced_along(scope, node) is not None:
+        hint = "in a loop reduce to one number at a time, np.sum(u[i, :, k]); along axes outside of it, of whole arrays"
     return scope.error(f"`{as_written(node)}` is a new array", node, hint)
 
 
@@ -99,6 +102,8 @@ def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> i
         return len(view.order)
     if (shape := _shape_given(scope, node)) is not None:
         return shape
+    if (reduced := reduced_along(scope, node, found)) is not None:
+        return reduced.rank
     # A new array is refused where it is laid out.
     operands = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
     return max([1, *(rank(scope, operand, found) for operand in operands)]) if _makes_array(scope, node) else 0
@@ -314,8 +319,48 @@ def may_be_tuple(scope: Scope, value: ast.expr) -> bool:
     return isinstance(value, ast.Tuple) or isinstance(known(scope, value), StructRef)
 
 
+def reduced_along(scope: Scope, node: ast.AST, found: dict[ast.expr, int] | None = None) -> Reduced | None:
+    """The reduction of an array that has axes, along all or some of them; None for others, and for options it does not take.
+
+    ``found`` as in ``rank``.
+    """
+    if not isinstance(node, ast.Call):
+        return None
+    bound, arguments = known(scope, node.func), [*node.args]
+    if isinstance(bound, Value):
+        kind = operation(bound.value).reduces
+    elif bound is None and isinstance(node.func, ast.Attribute) and node.func.attr in OPERATIONS.methods:
+        kind, arguments = node.func.attr, [node.func.value, *arguments]
+    else:
+        return None
+    if kind not in ALONG_AXES or not arguments or (ndim := rank(scope, arguments[0], found)) == 0:
+        return None
+    options = {str(each.arg): each.value for each in node.keywords}
+    array, *more = arguments
+    if more and kind != "norm" and "axis" not in options:
+        options["axis"] = more.pop(0)
+    axis, keepdims = _option(scope, options.get("axis"), None), _option(scope, options.get("keepdims"), False)
+    axes = axes_of(kind, ndim, axis)
+    if more or axes is None or type(keepdims) is not bool or not options.keys() <= {"axis", "keepdims", *OPTIONS.get(kind, ())}:
+        return None
+    return Reduced(kind, array, ndim, axes, keepdims, options.get("ddof"))
+
+
+def _option(scope: Scope, node: ast.expr | None, default: object) -> object:
+    """The value of an option, ``...`` where it is not known at compile time."""
+    if node is None:
+        return default
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        bound = known(scope, node)
+        return bound.value if isinstance(bound, Value) else ...
+
+
 def reduction(scope: Scope, node: ast.AST) -> str:
     """The reduction of arrays to one number that ``node`` is, or ""."""
+    if (reduced := reduced_along(scope, node)) is not None:
+        return "" if reduced.rank else reduced.kind
     match node:
         case ast.BinOp(left=left, op=ast.MatMult(), right=right) if rank(scope, left) == rank(scope, right) == 1:
             return "dot"

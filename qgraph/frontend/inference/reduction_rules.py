@@ -7,14 +7,16 @@ import ast
 import numpy as np
 
 from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.inference.ranks import rank, reduced_along
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.trees import at_place
 from qgraph.source import as_written, copied
 
 PRODUCTS = ("dot", "vdot")
+DEVIATIONS = ("var", "std")
 
 
 def wrapped(total: ast.expr, dtype: np.dtype[np.generic]) -> ast.expr:
@@ -30,16 +32,19 @@ def operands_of_reduction(scope: Scope, node: ast.expr, kind: str) -> list[ast.e
     """The arrays that a reduction is of, as written; ``KernelSyntaxError`` for options, and for no two vectors."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
+    if (reduced := reduced_along(scope, node)) is not None:
+        return [reduced.array]
     assert isinstance(node, ast.Call)
     base = [node.func.value] if isinstance(node.func, ast.Attribute) and rank(scope, node.func.value) else []
     operands = [*base, *node.args]
     wanted = 2 if kind in PRODUCTS else 1
     if len(operands) != wanted or node.keywords:
+        takes = "two vectors" if wanted == 2 else "one array"
+        if kind in ALONG_AXES:
+            more = ", ".join(f"{name}=" for name in ("axis", "keepdims", *OPTIONS.get(kind, ())))
+            takes += f", and of options {more}; axes are constants that the array has"
         raise scope.error(
-            f"`{as_written(node)}` has arguments that are not supported",
-            node,
-            f"`{as_written(node.func)}` takes {'two vectors' if wanted == 2 else 'one array'} here, and gives one number; "
-            "for one of each row write a loop: for i in range(m): t[i] = np.sum(u[i])",
+            f"`{as_written(node)}` has arguments that are not supported", node, f"`{as_written(node.func)}` takes {takes}"
         )
     if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
         raise scope.error(
@@ -62,9 +67,45 @@ def operand(scope: Scope, operands: list[ast.expr], kind: str, node: ast.expr) -
         if dtype is not None and dtype.kind in "biu":
             first = ast.BinOp(first, ast.Mult(), ast.Constant(1.0))
         first = ast.BinOp(first, ast.Mult(), copied(first))
+    elif kind in DEVIATIONS:
+        mean = word(scope, np.mean, first)
+        reduced = reduced_along(scope, node)
+        if reduced is not None and reduced.rank:
+            mean.keywords = along(reduced.axes, keepdims=True)
+        first = ast.BinOp(first, ast.Sub(), mean)
+        dtype = element_type(scope, first)
+        first = word(scope, np.square, word(scope, np.abs, first) if dtype is None or dtype.kind == "c" else first)
     elif kind in ("any", "all", "count_nonzero") and element_type(scope, first) != np.bool_:
         first = ast.Compare(first, [ast.NotEq()], [ast.Constant(0)])
     return at_place(first, node)
+
+
+def along(axes: tuple[int, ...], *, keepdims: bool) -> list[ast.keyword]:
+    """The options of a reduction along ``axes``."""
+    numbers = ast.Tuple([ast.Constant(axis) for axis in axes], ast.Load())
+    return [ast.keyword("axis", numbers), ast.keyword("keepdims", ast.Constant(keepdims))]
+
+
+def range_of(scope: Scope, node: ast.expr) -> ast.expr:
+    """``np.ptp(x)``, as the difference of two reductions."""
+    reduced = reduced_along(scope, node)
+    assert reduced is not None
+    if element_type(scope, reduced.array) == np.bool_:
+        raise scope.error(f"`{as_written(node)}` subtracts booleans", node, "NumPy refuses this too")
+    extremes = [word(scope, function, reduced.array) for function in (np.max, np.min)]
+    for extreme in extremes:
+        extreme.keywords = along(reduced.axes, keepdims=reduced.keepdims)
+    return at_place(ast.BinOp(extremes[0], ast.Sub(), extremes[1]), node)
+
+
+def finished(scope: Scope, node: ast.expr, kind: str, total: ast.expr, size: ast.expr) -> ast.expr:
+    """What a reduction gives whose elements are summed up in ``total``, and of which there are ``size``."""
+    reduced = reduced_along(scope, node) if kind in DEVIATIONS else None
+    if reduced is not None and reduced.ddof is not None:
+        size = word(scope, max, ast.BinOp(size, ast.Sub(), reduced.ddof), ast.Constant(0))
+    if kind in ("mean", *DEVIATIONS):
+        total = ast.BinOp(total, ast.Div(), size)
+    return word(scope, np.sqrt, total) if kind in ("norm", "std") else total
 
 
 def summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:

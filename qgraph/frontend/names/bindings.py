@@ -76,6 +76,11 @@ class Extent:
         """Its value, if that is known now."""
         return self.code.value if isinstance(self.code, ast.Constant) and isinstance(self.code.value, int) else None
 
+    @property
+    def is_one(self) -> bool:
+        """Whether it is surely 1."""
+        return self.constant == 1 or (isinstance(self.host, ast.Constant) and self.host.value == 1)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewAxis:

@@ -63,9 +63,9 @@ class HostIntegers:
         if array not in self._sizes:
             type_, extents = self._leaves[array].type, self._extents.get(array)
             assert isinstance(type_, ArrayType)
-            if extents is None:
-                self._sizes[array] = tuple(Poly.symbol(f"#{array}.shape[{at}]", "size") for at in range(type_.ndim))
-            else:
+            # Extents of an argument may be its own.
+            self._sizes[array] = tuple(Poly.symbol(f"#{array}.shape[{at}]", "size") for at in range(type_.ndim))
+            if extents is not None:
                 self._sizes[array] = tuple(map(self.of, extents))
         return self._sizes[array]
 

@@ -17,7 +17,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.program import Cast, Effects, HostValue, Selection, Temporary
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import load
+from qgraph.ir.trees import load, parsed
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span
@@ -28,7 +28,15 @@ ADDED = "."
 # Names that mean the same in every function: the integers of views.
 SHARED = f"{ADDED}{ADDED}"
 
-Check = Literal["", "step", "max_iter", "same", "size", "shape"]
+Check = Literal["", "step", "max_iter", "same", "size", "shape", "length"]
+
+
+def _with_ones(leaf: Leaf) -> tuple[ast.expr, ...]:
+    """The extents of an array of which some are known to be 1; none of any other."""
+    type_ = leaf.type
+    if not isinstance(type_, ArrayType) or not type_.ones:
+        return ()
+    return tuple(ast.Constant(1) if axis in type_.ones else parsed(f"{leaf.name}.shape[{axis}]") for axis in range(type_.ndim))
 
 
 class ProgramBuilder:
@@ -51,8 +59,10 @@ class ProgramBuilder:
         self.temporaries: list[Temporary] = []
         # Temporaries that have the shape of an argument, or of another temporary, whose path this is.
         self.like: dict[str, str] = {}
-        # The extents of temporaries as expressions of the host, by leaf name.
-        self.extents: dict[str, tuple[ast.expr, ...]] = {}
+        # By leaf name, the extents of temporaries as expressions of the host, and those of arguments with known ones.
+        self.extents = {leaf.name: extents for leaf in leaves if (extents := _with_ones(leaf))}
+        # Whether the kernel is compiled for which lengths are 1.
+        self.knows_ones = any(isinstance(leaf.type, ArrayType) and leaf.type.ones is not None for leaf in leaves)
         # Sizes of arrays that views have looked at: one object each, so that all paths agree on what the name means.
         self.sizes: dict[str, HostExpr] = {}
         # By slot, a number of the type that a kernel scalar is of, where that is known: None where it is not.

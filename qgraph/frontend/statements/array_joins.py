@@ -63,9 +63,10 @@ def join_new_arrays(
 
     ``conditions``: when each runs, as the host knows it; the arrays may then differ in size.
     """
+    made = {each.leaf.name for each in unit.temporaries}
     for name in sorted(frozenset.intersection(*(frozenset(scope.names) for scope in scopes))):
         bounds = [scope.names[name] for scope in scopes]
-        leaves = [bound.leaf for bound in bounds if isinstance(bound, LeafRef) and bound.leaf.name in unit.extents]
+        leaves = [bound.leaf for bound in bounds if isinstance(bound, LeafRef) and bound.leaf.name in made]
         if name.startswith(ADDED) or len(leaves) < len(bounds) or len({leaf.name for leaf in leaves}) == 1:
             continue
         known = any(bound in scope.entry.values() for bound, scope in zip(bounds, scopes, strict=True))

@@ -75,7 +75,7 @@ def _candidates(unit: ProgramBuilder, leaf: Leaf) -> tuple[str, ...]:
 
 def _without_tail(leaf: Leaf) -> Type:
     """The type of an array, but for extents: shapes are compared before the launch."""
-    return replace(leaf.type, tail=()) if isinstance(leaf.type, ArrayType) else leaf.type
+    return replace(leaf.type, tail=(), ones=None) if isinstance(leaf.type, ArrayType) else leaf.type
 
 
 def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt) -> None:

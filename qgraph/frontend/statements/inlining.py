@@ -288,7 +288,8 @@ class _Calls(ast.NodeTransformer):
 
     def _array(self, node: ast.expr) -> ast.expr:
         """A name for the new array that ``node`` is, whose operands have been evaluated."""
-        name = f"{self._name('array', node)}_{node.end_col_offset}"
+        # Several may be made in place of one expression.
+        name = f"{self._name('array', node)}_{node.end_col_offset}_{len(self._region.unit.leaves)}"
         bound = self._region.arrays.bind(self._region, self._scope, node)
         assert bound is not None
         self._scope.names[name] = bound

@@ -11,7 +11,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
 from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.inference.iteration_space import loop_call
-from qgraph.frontend.inference.ranks import library_call, rank, reduction, stores_slice
+from qgraph.frontend.inference.ranks import library_call, rank, reduced_along, reduction, stores_slice
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -127,7 +127,9 @@ def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and _renames(scope, node):
         return True
-    if stores_slice(scope, node) or reduction(scope, node) or library_call(scope, node) is not None:
+    if stores_slice(scope, node) or reduction(scope, node) or reduced_along(scope, node) is not None:
+        return True
+    if library_call(scope, node) is not None:
         return True
     if isinstance(node, ast.Return):
         return node.value is not None and rank(scope, node.value) > 0

@@ -67,6 +67,8 @@ def describe(
     reserved: frozenset[str] = frozenset(),
     static: frozenset[str] = frozenset(),
     tails: Mapping[str, int] = MappingProxyType({}),
+    *,
+    ones: bool = False,
 ) -> Arguments:
     """Flatten the arguments of one call.
 
@@ -76,11 +78,12 @@ def describe(
         reserved: identifiers that no leaf may be named, such as the kernel's local variables.
         static: parameters whose values are part of the types.
         tails: by path, of how many last axes the extents are part of an array's type.
+        ones: whether it is part of the types of arrays which axes are of extent 1.
 
     Raises:
         ArgumentError: something that is no argument, named by its path.
     """
-    describer = _Describer(parameters, reserved, tails)
+    describer = _Describer(parameters, reserved, tails, ones=ones)
     types = tuple(
         (name, _static(name, value) if name in static else describer.visit(name, _identifier(name), value))
         for name, value in zip(parameters, values, strict=True)
@@ -95,8 +98,8 @@ def _identifier(path: str) -> str:
 class _Describer:
     """Visits arguments depth first, in the order of parameters and fields, so that names depend on structure alone."""
 
-    def __init__(self, parameters: Sequence[str], reserved: frozenset[str], tails: Mapping[str, int]) -> None:
-        self._tails = tails
+    def __init__(self, parameters: Sequence[str], reserved: frozenset[str], tails: Mapping[str, int], *, ones: bool) -> None:
+        self._tails, self._ones = tails, ones
         self._parameters = frozenset(parameters)
         self._used = set(parameters) | reserved
         self._open: list[int] = []
@@ -126,7 +129,7 @@ class _Describer:
         view = adopt(value, path)
         if view is None:
             raise _unsupported(path, value)
-        return self._add(path, stem, array_type(view, self._tails.get(path, 0)), view)
+        return self._add(path, stem, array_type(view, self._tails.get(path, 0), ones=self._ones), view)
 
     def _add(self, path: str, stem: str, type_: ArrayType | ScalarType, value: Value) -> ArrayType | ScalarType:
         if len(self.leaves) == MAX_LEAVES:
@@ -197,9 +200,14 @@ def funcs_of(value: object) -> tuple[str, ...]:
     return tuple(name for name, member in members.items() if isinstance(member, Func))
 
 
-def array_type(view: ArrayView, tail: int = 0) -> ArrayType:
-    """The type of an array argument, as it enters the specialisation, with the extents of the last ``tail`` axes."""
-    return ArrayType(view.dtype.name, len(view.shape), view.layout, view.readonly, tuple(view.shape[len(view.shape) - tail :]))
+def array_type(view: ArrayView, tail: int = 0, *, ones: bool = False) -> ArrayType:
+    """The type of an array argument, as it enters the specialisation, with the extents of the last ``tail`` axes.
+
+    ``ones``: which axes are of extent 1, too.
+    """
+    shape = view.shape
+    known = tuple(axis for axis, extent in enumerate(shape) if extent == 1) if ones else None
+    return ArrayType(view.dtype.name, len(shape), view.layout, view.readonly, tuple(shape[len(shape) - tail :]), known)
 
 
 def kind_of(value: object) -> Kind:

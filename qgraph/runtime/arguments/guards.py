@@ -284,7 +284,10 @@ def _read_array(
 
 
 def _tail(shape: str, type_: ArrayType) -> list[str]:
-    return [f"{shape}[{-len(type_.tail)}:] == {type_.tail}"] if type_.tail else []
+    """Conditions on the extents that are part of a type."""
+    ones = range(type_.ndim) if type_.ones is not None else ()
+    conditions = [f"{shape}[{axis}] {'==' if axis in (type_.ones or ()) else '!='} 1" for axis in ones]
+    return [f"{shape}[{-len(type_.tail)}:] == {type_.tail}", *conditions] if type_.tail else conditions
 
 
 def _read_scalar(source: _Source, name: str, value: object) -> str:

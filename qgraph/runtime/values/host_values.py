@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qgraph.errors import ArgumentError
+from qgraph.ir.argument_types import ArrayType, LengthOfOne
 from qgraph.ir.program import HostValue, Program, Task
 from qgraph.ir.race_errors import refusal
 from qgraph.runtime.values.race_warnings import is_told, tell
@@ -18,6 +19,7 @@ _MORE = {
     "": "",
     "step": " and {} != 0",
     "shape": " and {} != 0",
+    "length": " and {} != 0",
     "same": " and {} == 1",
     "max_iter": " and {} >= 1",
 }
@@ -46,6 +48,7 @@ class HostValues:
         # Of each of these, whether it was told.
         self._told = [False] * len(self._assumed)
         self._names = [leaf.name for leaf in program.leaves]
+        self._asks_for_ones = any(isinstance(leaf.type, ArrayType) and leaf.type.ones is None for leaf in program.leaves)
         self._scope: dict[str, Any] = {"__builtins__": builtins, **program.host_names}
         self.of: Callable[[Sequence[object]], tuple[int, ...]] = self._compiled()
         """The integers for the values of one call, in the order of ``program.host_values``.
@@ -107,7 +110,9 @@ class HostValues:
         given = dict(zip(self._names, values, strict=True))
         if isinstance(error, _ShapesDifferError):
             value = error.value
-            raise ArgumentError(str(eval(value.note, self._scope, given)), value.span, hint=value.text) from None
+            again = value.check == "length" and self._asks_for_ones
+            told = LengthOfOne if again else ArgumentError
+            raise told(str(eval(value.note, self._scope, given)), value.span, hint=value.text) from None
         for value in self._values:
             try:
                 eval(value.source, self._scope, given)
@@ -159,7 +164,7 @@ def _checked(value: HostValue, result: Any) -> int:
         )
     if value.check == "step" and number == 0:
         raise _zero_step(value)
-    if value.check == "shape" and number == 0:
+    if value.check in ("shape", "length") and number == 0:
         raise _ShapesDifferError(value)
     if value.check == "same" and number != 1:
         raise ArgumentError(value.text, value.span, hint="pass arrays of one shape, or copy the elements in a loop")
