@@ -21,6 +21,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, ScalarRef
 from qgraph.frontend.names.function_frame import Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
+from qgraph.frontend.places_of_true import places_of_true
 from qgraph.frontend.statements import branches, loops, temporaries
 from qgraph.frontend.statements.inlining import enter_function, pruned
 from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
@@ -116,7 +117,8 @@ def _built(
         # Loops look at what is noted there.
         _ = unit.exits
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array))
+    words = ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array, places_of_true)
+    region = Region(unit, _HANDLERS, words)
     enter_function(region, scope, tree)
     parted: list[Leaf] = []
     result = None if frame.returns is None else _result(region, scope, frame.returns, parted)

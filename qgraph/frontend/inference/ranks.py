@@ -17,6 +17,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, St
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.trees import at_place
 from qgraph.language import Func
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
@@ -57,6 +58,8 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
     match node:
         case ast.Attribute(value=value, attr=attr) if attr == "T" or unsupported_functions.of_attribute(attr):
             return rank(scope, value, found)
+        case ast.Subscript(value=ast.Call()) if places_of_true(scope, node) is not None:
+            return 1
         case ast.Subscript(value=value):
             return _selected(scope, node, rank(scope, value, found))
         case ast.BinOp(left=left, right=right):
@@ -90,6 +93,13 @@ def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
+    if nonzero_of(scope, node) is not None:
+        # A tuple of arrays.
+        return 0
+    if places_of_true(scope, node) is not None:
+        return 1
+    if (selection := as_selection(scope, node)) is not None:
+        return rank(scope, selection, found)
     if node.args and is_elementwise(scope, node.func):
         return max(rank(scope, argument, found) for argument in node.args)
     if (record := library_call(scope, node, found)) is not None:
@@ -274,12 +284,116 @@ def _selected(scope: Scope, node: ast.Subscript, ndim: int) -> int:
     parts = parts_of(node)
     if len(parts) == 1 and _may_be_tuple(scope, parts[0]):
         return 0
-    if any(rank(scope, part) for part in parts if not isinstance(part, ast.Slice)):
-        # Selected by an array: refused where it is laid out.
-        return 1
+    chosen = [part for part in parts if not isinstance(part, ast.Slice) and rank(scope, part)]
+    # A mask takes as many dimensions as it has, and gives one.
+    extra = sum(rank(scope, part) - 1 for part in chosen if is_mask(scope, part))
+    shared = max((1 if is_mask(scope, part) else rank(scope, part) for part in chosen), default=0)
     kept = sum(isinstance(part, ast.Slice) or is_new_axis(scope, part) for part in parts)
-    taken = sum(not is_new_axis(scope, part) and not is_ellipsis(part) for part in parts)
-    return max(0, kept + ndim - taken)
+    taken = extra + sum(not is_new_axis(scope, part) and not is_ellipsis(part) for part in parts)
+    # Of too many indices the error is told where it is laid out.
+    return max(1 if chosen else 0, kept + ndim - taken + shared)
+
+
+def is_selection(scope: Scope, node: ast.AST) -> bool:
+    """Whether ``node`` is the elements that arrays of indices, or of booleans, select: `x[k]`, `x[x > 0]`."""
+    if not isinstance(node, ast.Subscript) or not rank(scope, node.value) or known(scope, node) is not None:
+        return False
+    parts = parts_of(node)
+    if len(parts) == 1 and _may_be_tuple(scope, parts[0]):
+        return False
+    return any(not isinstance(part, ast.Slice) and rank(scope, part) for part in parts)
+
+
+def as_selection(scope: Scope, node: ast.AST) -> ast.Subscript | None:
+    """``node`` as the selection that it is or means: `x[k]` for `np.take(x, k)`, `x[m]` for `np.extract(m, x)`."""
+    if isinstance(node, ast.Subscript):
+        return node if is_selection(scope, node) else None
+    if not isinstance(node, ast.Call) or any(isinstance(each, ast.Starred) for each in node.args):
+        return None
+    function, given = known_object(scope, node.func), [*node.args]
+    if isinstance(node.func, ast.Attribute) and function is None:
+        if node.func.attr not in _SELECTING or known(scope, node.func) is not None:
+            return None
+        function, given = _SELECTING[node.func.attr], [node.func.value, *given]
+        given = given[1::-1] + given[2:] if function is np.compress else given
+    axis = next((each.value for each in node.keywords if each.arg == "axis"), given[2] if len(given) == 3 else None)
+    position = None if axis is None else _constant(scope, axis)
+    if len(given) - (axis is not None and not node.keywords) != 2 or len(node.keywords) > (axis is not None):
+        return None
+    if function is np.take:
+        array, index = given[0], given[1]
+    elif function in (np.extract, np.compress):
+        index, array = given[0], given[1]
+        if not is_mask(scope, index):
+            return None
+    else:
+        return None
+    ndim = rank(scope, array)
+    if not ndim or not rank(scope, index) or (axis is not None and not isinstance(position, int)):
+        return None
+    if function is not np.extract and position is None and ndim > 1:
+        return None
+    parts: list[ast.expr] = [ast.Slice() for _ in range(0 if position is None else position % ndim)]
+    inside: ast.expr = ast.Tuple([*parts, index], ast.Load()) if parts else index
+    return at_place(ast.Subscript(array, inside, ast.Load()), node)
+
+
+# Methods of the same names.
+_SELECTING = {"take": np.take, "compress": np.compress}
+
+
+def places_of_true(scope: Scope, node: ast.AST) -> tuple[ast.expr, int | None] | None:
+    """The mask of `np.nonzero(m)[0]`, `np.where(m)[0]` and `np.flatnonzero(m)`, and the dimension, None for all in one."""
+    match node:
+        case ast.Call(args=[mask], keywords=[]) if known_object(scope, node.func) is np.flatnonzero and rank(scope, mask):
+            return mask, None
+        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int() as axis)):
+            mask = nonzero_of(scope, call)
+            return None if mask is None or not 0 <= axis < rank(scope, mask) else (mask, axis)
+    return None
+
+
+def nonzero_of(scope: Scope, node: ast.AST) -> ast.expr | None:
+    """The array of `np.nonzero(m)`, of `m.nonzero()` and of `np.where(m)`, which is the same; None for anything else."""
+    match node:
+        case ast.Call(args=[mask], keywords=[]) if known_object(scope, node.func) in (np.nonzero, np.where):
+            return mask if rank(scope, mask) else None
+        case ast.Call(func=ast.Attribute(value=mask, attr="nonzero"), args=[], keywords=[]):
+            return mask if rank(scope, mask) and known(scope, node.func) is None else None
+    return None
+
+
+def ufunc_at(scope: Scope, node: ast.AST) -> object:
+    """The ufunc whose method ``at`` a call is of, as `np.add.at(x, k, v)`; None for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "at":
+        return None
+    owner = known_object(scope, node.func.value)
+    return owner if isinstance(owner, np.ufunc) else None
+
+
+def is_mask(scope: Scope, node: ast.expr) -> bool:
+    """Whether an array is surely one of booleans, as far as that is known before anything is laid out."""
+    bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    match bound:
+        case LeafRef() | ViewRef():
+            return bound.leaf.type.dtype == "bool" if isinstance(bound.leaf.type, ArrayType) else False
+        case Private(array=ArrayType(dtype=dtype)):
+            return dtype == "bool"
+    match node:
+        case ast.Compare():
+            return True
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return is_mask(scope, operand)
+        case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() | ast.BitXor(), right=right):
+            return is_mask(scope, left) and is_mask(scope, right)
+        case ast.Subscript(value=value) | ast.Attribute(value=value, attr="T"):
+            return is_mask(scope, value)
+        case ast.Call():
+            if (view := view_word(scope, node)) is not None:
+                return is_mask(scope, view.array)
+            function = known_object(scope, node.func)
+            return isinstance(function, np.ufunc) and all(types.endswith("?") for types in function.types)
+    return False
 
 
 def _may_be_tuple(scope: Scope, part: ast.expr) -> bool:
@@ -321,12 +435,25 @@ def reduction(scope: Scope, node: ast.AST) -> str:
             return "dot"
         case ast.Call(func=func, args=args) if isinstance(bound := known(scope, func), Value):
             name = operation(bound.value).reduces
+            if bound.value is len and len(args) == 1:
+                return "len" if _counts(scope, args[0]) else ""
             if bound.value is np.dot and library_call(scope, node) is not None:
                 return ""
             return name if name and any(rank(scope, argument) for argument in args) else ""
         case ast.Call(func=ast.Attribute(value=array, attr=name)) if name in OPERATIONS.methods and rank(scope, array):
             return name
+        case ast.Attribute(value=array, attr="size") if _counts(scope, array):
+            return "len"
     return ""
+
+
+def _counts(scope: Scope, node: ast.expr) -> bool:
+    """Whether ``node`` has as many elements as its mask has True: a selection of one dimension."""
+    selection = as_selection(scope, node)
+    if selection is None or rank(scope, node) != 1:
+        return False
+    parts = parts_of(selection)
+    return len(parts) == 1 and is_mask(scope, parts[0])
 
 
 def is_in_place(scope: Scope, node: ast.AST) -> bool:

@@ -30,6 +30,8 @@ def operands_of_reduction(scope: Scope, node: ast.expr, kind: str) -> list[ast.e
     """The arrays that a reduction is of, as written; ``KernelSyntaxError`` for options, and for no two vectors."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
+    if isinstance(node, ast.Attribute):
+        return [node.value]
     assert isinstance(node, ast.Call)
     base = [node.func.value] if isinstance(node.func, ast.Attribute) and rank(scope, node.func.value) else []
     operands = [*base, *node.args]
