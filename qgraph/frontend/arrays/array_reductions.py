@@ -103,7 +103,7 @@ def _neutral(scope: Scope, kind: str, dtype: np.dtype[np.generic]) -> ast.expr:
         return word(scope, np.bool_, ast.Constant(not least))
     if dtype.kind == "f":
         return word(scope, dtype.type, ast.Constant(-np.inf if least else np.inf))
-    info = np.iinfo(dtype)
+    info = np.iinfo(str(dtype))
     return word(scope, dtype.type, ast.Constant(info.min if least else info.max))
 
 

@@ -68,9 +68,16 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
+    _to_names(region, scope, node)
+
+
+def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
+    """``targets = value`` where some are names."""
     made = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not isinstance(node.value, ast.Call)
     # A new array has a type, which its numbers tell before they are kernel scalars.
-    value = node.value if made and rank(scope, node.value) else evaluated(region, scope, grids(scope, _named_places(region, scope, node.value)))
+    value = node.value
+    if not made or not rank(scope, value):
+        value = evaluated(region, scope, grids(scope, _named_places(region, scope, value)))
     for target in node.targets:
         if isinstance(target, ast.Name):
             _bind_all(region, scope, [(target, value)])

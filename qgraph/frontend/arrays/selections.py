@@ -30,7 +30,7 @@ from qgraph.frontend.statements.inlining import call_func, evaluated
 from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
-from qgraph.ir.trees import at_place, load, parsed, stored, with_names
+from qgraph.ir.trees import at_place, load
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 
@@ -209,7 +209,9 @@ class _Selection:
             whole = [ast.copy_location(ast.Slice(), part) for _ in range(self._taken(part))]
             others += whole if k in arrays else [part]
         inside: ast.expr = others[0] if len(others) == 1 else ast.copy_location(ast.Tuple(others, ast.Load()), self.node)
-        return view_of(self._region, self.scope, ast.copy_location(ast.Subscript(self.node.value, inside, ast.Load()), self.node))
+        return view_of(
+            self._region, self.scope, ast.copy_location(ast.Subscript(self.node.value, inside, ast.Load()), self.node)
+        )
 
     def _index_arrays(self, part: ast.expr, position: int, *, apart: bool) -> list[ast.expr]:
         """Arrays of integers, one a dimension, that an index is."""
@@ -228,8 +230,7 @@ class _Selection:
             return [named(self.scope, each, part) for each in _places(self._region, self.scope, part, extents)]
         if dtype.kind not in "iu":
             raise KernelTypeError(
-                f"`{as_written(part)}`, an index, is an array of {dtype}: arrays used as indices must be of integer (or boolean) "
-                "type",
+                f"`{as_written(part)}` is of type {dtype}: arrays used as indices must be of integer (or boolean) type",
                 self.scope.span(part),
                 hint="convert it: k.astype(np.int64)",
             )
@@ -325,6 +326,7 @@ def assign_selection(
         check_in_place(scope, node, place, value)
     mask = only_mask(scope, place)
     if mask is not None:
+        _refuse_part_as_mask(region, scope, place, mask)
         whole = unmasked(scope, value, place)
         if whole is not None:
             _assign_where(region, scope, node, place, mask, evaluated(region, scope, whole))
@@ -336,6 +338,17 @@ def assign_selection(
         assign_slice(region, scope, update, _stored(held), value)
         value = held
     _scatter(region, scope, node, place, evaluated(region, scope, value))
+
+
+def _refuse_part_as_mask(region: Region, scope: Scope, place: ast.Subscript, mask: ast.expr) -> None:
+    """Raise ``KernelSyntaxError`` for `m[m[::-1]] = False`: there NumPy reads elements of its mask that it has stored."""
+    same = ast.unparse(mask) == ast.unparse(place.value)
+    if not same and is_place(scope, mask) and may_share(region, scope, mask, view_of(region, scope, place.value)):
+        raise scope.error(
+            f"`{as_written(mask)}`, the mask, is another part of the array that is assigned",
+            mask,
+            f"select by a copy: ({as_written(mask)}).copy()",
+        )
 
 
 def _stored(node: ast.expr) -> ast.Name:
@@ -373,9 +386,7 @@ def _assign_where(
     _assign_where(region, scope, node, place, copy_of(region, scope, mask), value)
 
 
-def _scatter(
-    region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, place: ast.Subscript, value: ast.expr
-) -> None:
+def _scatter(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, place: ast.Subscript, value: ast.expr) -> None:
     selection = _Selection(region, scope, place, apart=True)
     if rank(scope, value) and may_share(region, scope, value, selection.view):
         value = copy_of(region, scope, value)
@@ -413,7 +424,8 @@ def update_at(region: Region, scope: Scope, node: ast.Call) -> None:
         raise scope.error(
             f"`{as_written(node)}` is no update that kernels have",
             node,
-            "write np.add.at(x, k, v), or subtract, bitwise_and, bitwise_or, bitwise_xor; or a loop: x[k[i]] = max(x[k[i]], v[i])",
+            "known are add, subtract, bitwise_and, bitwise_or and bitwise_xor, as np.add.at(x, k, v); or write a loop: "
+            "x[k[i]] = max(x[k[i]], v[i])",
         )
     array, index, value = (evaluated(region, scope, each) for each in node.args)
     target = at_place(ast.Subscript(array, index, ast.Load()), node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -308,38 +308,55 @@ def as_selection(scope: Scope, node: ast.AST) -> ast.Subscript | None:
     """``node`` as the selection that it is or means: `x[k]` for `np.take(x, k)`, `x[m]` for `np.extract(m, x)`."""
     if isinstance(node, ast.Subscript):
         return node if is_selection(scope, node) else None
-    if not isinstance(node, ast.Call) or any(isinstance(each, ast.Starred) for each in node.args):
+    found = _selecting_call(scope, node) if isinstance(node, ast.Call) else None
+    if found is None:
         return None
-    function, given = known_object(scope, node.func), [*node.args]
-    if isinstance(node.func, ast.Attribute) and function is None:
-        if node.func.attr not in _SELECTING or known(scope, node.func) is not None:
-            return None
-        function, given = _SELECTING[node.func.attr], [node.func.value, *given]
-        given = given[1::-1] + given[2:] if function is np.compress else given
-    axis = next((each.value for each in node.keywords if each.arg == "axis"), given[2] if len(given) == 3 else None)
-    position = None if axis is None else _constant(scope, axis)
-    if len(given) - (axis is not None and not node.keywords) != 2 or len(node.keywords) > (axis is not None):
+    array, index, axis = found
+    position, ndim = 0 if axis is None else _constant(scope, axis), rank(scope, array)
+    if not ndim or not rank(scope, index) or not isinstance(position, int):
         return None
-    if function is np.take:
-        array, index = given[0], given[1]
-    elif function in (np.extract, np.compress):
-        index, array = given[0], given[1]
-        if not is_mask(scope, index):
-            return None
-    else:
-        return None
-    ndim = rank(scope, array)
-    if not ndim or not rank(scope, index) or (axis is not None and not isinstance(position, int)):
-        return None
-    if function is not np.extract and position is None and ndim > 1:
-        return None
-    parts: list[ast.expr] = [ast.Slice() for _ in range(0 if position is None else position % ndim)]
+    parts: list[ast.expr] = [ast.Slice() for _ in range(position % ndim)]
     inside: ast.expr = ast.Tuple([*parts, index], ast.Load()) if parts else index
     return at_place(ast.Subscript(array, inside, ast.Load()), node)
 
 
-# Methods of the same names.
-_SELECTING = {"take": np.take, "compress": np.compress}
+_Selecting = tuple[ast.expr, ast.expr, ast.expr | None]
+
+
+def _selecting_call(scope: Scope, node: ast.Call) -> _Selecting | None:
+    """The array, the index and the axis that a function or method of NumPy's selects by."""
+    function, given = known_object(scope, node.func), [*node.args]
+    means = next((means for other, means in _SELECTING if other is function), None)
+    if function is None and isinstance(node.func, ast.Attribute) and known(scope, node.func) is None:
+        means, given = _SELECTING_METHODS.get(node.func.attr), [node.func.value, *given]
+    try:
+        found = None if means is None else means(*given, **{str(each.arg): each.value for each in node.keywords})
+    except TypeError:
+        # Options that kernels lack.
+        return None
+    # Without an axis these are of the elements in C order.
+    if found is None or (found[2] is None and rank(scope, found[0]) > (rank(scope, found[1]) if function is np.extract else 1)):
+        return None
+    return found if means is _take or is_mask(scope, found[1]) else None
+
+
+def _take(a: ast.expr, indices: ast.expr, axis: ast.expr | None = None) -> _Selecting:
+    return a, indices, axis
+
+
+def _compress(condition: ast.expr, a: ast.expr, axis: ast.expr | None = None) -> _Selecting:
+    return a, condition, axis
+
+
+_SELECTING: tuple[tuple[object, Callable[..., _Selecting]], ...] = (
+    (np.take, _take),
+    (np.compress, _compress),
+    (np.extract, lambda condition, arr: (arr, condition, None)),
+)
+_SELECTING_METHODS: dict[str, Callable[..., _Selecting]] = {
+    "take": _take,
+    "compress": lambda a, condition, axis=None: (a, condition, axis),
+}
 
 
 def places_of_true(scope: Scope, node: ast.AST) -> tuple[ast.expr, int | None] | None:
@@ -348,8 +365,8 @@ def places_of_true(scope: Scope, node: ast.AST) -> tuple[ast.expr, int | None] |
         case ast.Call(args=[mask], keywords=[]) if known_object(scope, node.func) is np.flatnonzero and rank(scope, mask):
             return mask, None
         case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int() as axis)):
-            mask = nonzero_of(scope, call)
-            return None if mask is None or not 0 <= axis < rank(scope, mask) else (mask, axis)
+            found = nonzero_of(scope, call)
+            return None if found is None or not 0 <= axis < rank(scope, found) else (found, axis)
     return None
 
 
