@@ -12,13 +12,13 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice
 from qgraph.frontend.arrays.index_words import grids
 from qgraph.frontend.arrays.library_calls import assign_library_call
-from qgraph.frontend.arrays.selections import assign_selection, named, places_along_axes, update_at
+from qgraph.frontend.arrays.selections import assign_selection, assign_selections, update_at, with_named_places
 from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
-from qgraph.frontend.inference.ranks import is_in_place, is_selection, is_slice, nonzero_of, rank, ufunc_at
+from qgraph.frontend.inference.ranks import is_in_place, is_selection, is_slice, rank, ufunc_at
 from qgraph.frontend.names.bindings import (
     Binding,
     HostExpr,
@@ -52,7 +52,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
     places = [part for target in node.targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
     if any(is_selection(scope, place) for place in places):
-        _to_selections(region, scope, node)
+        assign_selections(region, scope, node)
         return
     if any(is_slice(scope, place) for place in places):
         if len(places) == 1 and may_be_vector(scope, node.value):
@@ -77,7 +77,7 @@ def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
     # A new array has a type, which its numbers tell before they are kernel scalars.
     value = node.value
     if not made or not rank(scope, value):
-        value = evaluated(region, scope, grids(scope, _named_places(region, scope, value)))
+        value = evaluated(region, scope, grids(scope, with_named_places(region, scope, value)))
     for target in node.targets:
         if isinstance(target, ast.Name):
             _bind_all(region, scope, [(target, value)])
@@ -197,18 +197,6 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
         node,
         "assign its value to a name, or to an element of an array",
     )
-
-
-def _to_selections(region: Region, scope: Scope, node: ast.Assign) -> None:
-    """``x[m] = value``."""
-    (target,) = node.targets if len(node.targets) == 1 else (node.targets[-1],)
-    if len(node.targets) > 1 or not isinstance(target, ast.Subscript):
-        raise scope.error(
-            f"`{as_written(node)}` assigns what arrays select together with others",
-            node,
-            "write one statement for each: x[m] = ...",
-        )
-    assign_selection(region, scope, node, target, node.value)
 
 
 def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -393,15 +381,6 @@ def _held(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.expr]
 def _name(name: str, node: ast.expr, context: ast.expr_context, text: str = "") -> ast.Name:
     """A name that stands for ``node``, which messages write as ``text``."""
     return standing_for(ast.copy_location(ast.Name(name, context), node), node, text)
-
-
-def _named_places(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
-    """`np.nonzero(m)` as the tuple of its arrays, which have been made; anything else as it is."""
-    mask = nonzero_of(scope, value)
-    if mask is None:
-        return value
-    names = [named(scope, each, value) for each in places_along_axes(region, scope, mask)]
-    return ast.copy_location(ast.Tuple([*names], ast.Load()), value)
 
 
 def _parts(scope: Scope, value: ast.expr) -> list[ast.expr] | None:

@@ -43,8 +43,8 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
         return bind_view(region, scope, evaluated(region, scope, node) if isinstance(node, ast.Subscript) else node)
     if isinstance(node, ast.Call) and made_array(scope, node) is not None:
         return temporary(region, scope, standing_for(stored("made"), node), node)
-    if isinstance(node, ast.Call) and index_word(scope, node) is not None:
-        call = evaluated_arguments(region, scope, node)
+    if isinstance(node, (ast.Call, ast.Subscript)) and index_word(scope, node) is not None:
+        call = evaluated_arguments(region, scope, node) if isinstance(node, ast.Call) else node
         make = Maker(region, scope, call, lambda operand: _made(region, scope, operand, operand))
         return made_by_word(make, call, lambda value: _made(region, scope, at_place(value, call), call))
     return library_array(region, scope, node, whole=lambda operand: bind_copy(region, scope, operand))
@@ -54,6 +54,8 @@ def makes_array(scope: Scope, node: ast.AST) -> bool:
     """Whether ``node`` is a new array, and no expression of elements: a library's, a copy, or memory."""
     if as_selection(scope, node) is not None or places_of_true(scope, node) is not None:
         return not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Subscript):
+        return index_word(scope, node) is not None
     match node:
         case ast.BinOp(op=ast.MatMult()):
             return rank(scope, node) > 0

@@ -21,7 +21,7 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import array_operands, check_in_place
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, fixed, word
 from qgraph.frontend.inference.number_types import type_of_new_array
-from qgraph.frontend.inference.ranks import is_ellipsis, is_mask, is_new_axis, is_place, parts_of, rank, ufunc_at
+from qgraph.frontend.inference.ranks import is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, parts_of, rank, ufunc_at
 from qgraph.frontend.inference.selected import only_mask, unmasked
 from qgraph.frontend.names.bindings import Extent, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
@@ -89,6 +89,15 @@ def places_along_axes(region: Region, scope: Scope, mask: ast.expr, *, flat: boo
     return _places(region, scope, mask, _Extents(lengths, most, [as_written(mask)] * len(lengths)), flat=flat)
 
 
+def with_named_places(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
+    """`np.nonzero(m)` as the tuple of its arrays, which have been made; anything else as it is."""
+    mask = nonzero_of(scope, value)
+    if mask is None:
+        return value
+    names = [named(scope, each, value) for each in places_along_axes(region, scope, mask)]
+    return ast.copy_location(ast.Tuple([*names], ast.Load()), value)
+
+
 @dataclass(frozen=True, slots=True)
 class _Extents:
     """Lengths of axes, the greatest ones for the host, and the sources of the operands that have them."""
@@ -112,8 +121,8 @@ def _places(region: Region, scope: Scope, mask: ast.expr, extents: _Extents, *, 
     body.store(mark, test, ast.copy_location(ast.Assign([mark], test), mask))
     places = new_memory(region, scope, [size], [total], "int64", mask)
     names = [named(scope, each, mask) for each in (marks, LeafRef(places.leaf))]
-    call = at_place(word(scope, region.arrays.places, *names), mask)
-    found = call_func(region, scope, region.arrays.places, None, call)
+    function = region.arrays.funcs["places_of_true"]
+    found = call_func(region, scope, function, None, at_place(word(scope, function, *names), mask))
     assert found is not None
     count = f"{ADDED}count{len(region.unit.slots)}_{mask.lineno}"
     scope.names[count] = found
@@ -315,6 +324,18 @@ class _Selection:
 
 
 # --- stores ------------------------------------------------------------------------------------------------------------
+
+
+def assign_selections(region: Region, scope: Scope, node: ast.Assign) -> None:
+    """``x[m] = value``."""
+    (target,) = node.targets if len(node.targets) == 1 else (node.targets[-1],)
+    if len(node.targets) > 1 or not isinstance(target, ast.Subscript):
+        raise scope.error(
+            f"`{as_written(node)}` assigns what arrays select together with others",
+            node,
+            "write one statement for each: x[m] = ...",
+        )
+    assign_selection(region, scope, node, target, node.value)
 
 
 def assign_selection(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.inference.selecting_words import Selecting, selecting, selecting_method
 from qgraph.frontend.inference.view_words import order_of, order_of_method
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -58,7 +59,7 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
     match node:
         case ast.Attribute(value=value, attr=attr) if attr == "T" or unsupported_functions.of_attribute(attr):
             return rank(scope, value, found)
-        case ast.Subscript(value=ast.Call()) if places_of_true(scope, node) is not None:
+        case ast.Subscript(value=ast.Call()) if places_of_true(scope, node) or histogram_part_of(scope, node):
             return 1
         case ast.Subscript(value=value):
             return _selected(scope, node, rank(scope, value, found))
@@ -311,52 +312,29 @@ def as_selection(scope: Scope, node: ast.AST) -> ast.Subscript | None:
     found = _selecting_call(scope, node) if isinstance(node, ast.Call) else None
     if found is None:
         return None
-    array, index, axis = found
-    position, ndim = 0 if axis is None else _constant(scope, axis), rank(scope, array)
-    if not ndim or not rank(scope, index) or not isinstance(position, int):
+    position, ndim = 0 if found.axis is None else _constant(scope, found.axis), rank(scope, found.array)
+    if not ndim or not rank(scope, found.index) or not isinstance(position, int):
         return None
     parts: list[ast.expr] = [ast.Slice() for _ in range(position % ndim)]
-    inside: ast.expr = ast.Tuple([*parts, index], ast.Load()) if parts else index
-    return at_place(ast.Subscript(array, inside, ast.Load()), node)
+    inside: ast.expr = ast.Tuple([*parts, found.index], ast.Load()) if parts else found.index
+    return at_place(ast.Subscript(found.array, inside, ast.Load()), node)
 
 
-_Selecting = tuple[ast.expr, ast.expr, ast.expr | None]
-
-
-def _selecting_call(scope: Scope, node: ast.Call) -> _Selecting | None:
+def _selecting_call(scope: Scope, node: ast.Call) -> Selecting | None:
     """The array, the index and the axis that a function or method of NumPy's selects by."""
     function, given = known_object(scope, node.func), [*node.args]
-    means = next((means for other, means in _SELECTING if other is function), None)
+    options = {str(each.arg): each.value for each in node.keywords}
     if function is None and isinstance(node.func, ast.Attribute) and known(scope, node.func) is None:
-        means, given = _SELECTING_METHODS.get(node.func.attr), [node.func.value, *given]
-    try:
-        found = None if means is None else means(*given, **{str(each.arg): each.value for each in node.keywords})
-    except TypeError:
-        # Options that kernels lack.
+        found = selecting_method(node.func.attr, node.func.value, *given, **options)
+    else:
+        found = selecting(function, *given, **options)
+    if found is None:
         return None
     # Without an axis these are of the elements in C order.
-    if found is None or (found[2] is None and rank(scope, found[0]) > (rank(scope, found[1]) if function is np.extract else 1)):
+    most = rank(scope, found.index) if found.of_all else 1
+    if found.axis is None and rank(scope, found.array) > most:
         return None
-    return found if means is _take or is_mask(scope, found[1]) else None
-
-
-def _take(a: ast.expr, indices: ast.expr, axis: ast.expr | None = None) -> _Selecting:
-    return a, indices, axis
-
-
-def _compress(condition: ast.expr, a: ast.expr, axis: ast.expr | None = None) -> _Selecting:
-    return a, condition, axis
-
-
-_SELECTING: tuple[tuple[object, Callable[..., _Selecting]], ...] = (
-    (np.take, _take),
-    (np.compress, _compress),
-    (np.extract, lambda condition, arr: (arr, condition, None)),
-)
-_SELECTING_METHODS: dict[str, Callable[..., _Selecting]] = {
-    "take": _take,
-    "compress": lambda a, condition, axis=None: (a, condition, axis),
-}
+    return found if not found.by_mask or is_mask(scope, found.index) else None
 
 
 def places_of_true(scope: Scope, node: ast.AST) -> tuple[ast.expr, int | None] | None:
@@ -367,6 +345,14 @@ def places_of_true(scope: Scope, node: ast.AST) -> tuple[ast.expr, int | None] |
         case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int() as axis)):
             found = nonzero_of(scope, call)
             return None if found is None or not 0 <= axis < rank(scope, found) else (found, axis)
+    return None
+
+
+def histogram_part_of(scope: Scope, node: ast.AST) -> tuple[ast.Call, ast.expr] | None:
+    """The call, and the number of the part, of `np.histogram(x)[0]`; None for anything else."""
+    match node:
+        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=0 | 1) as part):
+            return (call, part) if known_object(scope, call.func) is np.histogram else None
     return None
 
 

@@ -10,7 +10,7 @@ from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
 from qgraph.frontend.inference.iteration_space import LoopCall, refuse_array
-from qgraph.frontend.inference.ranks import is_place, places_of_true, rank, reduction, view_word
+from qgraph.frontend.inference.ranks import histogram_part_of, is_place, places_of_true, rank, reduction, view_word
 from qgraph.frontend.inference.selected import Masked, extracted, masked_operand, with_operand
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
@@ -305,7 +305,9 @@ class _Calls(ast.NodeTransformer):
 
     def _part(self, node: ast.Attribute | ast.Subscript) -> ast.expr:
         """A field of a tuple or dataclass that is made here: a name for what is made, and the field of that."""
-        if places_of_true(self._scope, node) is not None:
+        if places_of_true(self._scope, node) is not None or histogram_part_of(self._scope, node) is not None:
+            assert isinstance(node.value, ast.Call)
+            self.arguments(node.value)
             return self._array(node)
         if made_structure(self._scope, node.value) is not None:
             name = self._name("made", node)

@@ -42,14 +42,14 @@ Handler = Callable[["Region", Scope, ast.stmt], None]
 class ArrayWords:
     """What a region does with arrays: a part of one, or a new one, gets a name; a reduction becomes the name of a number.
 
-    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one. ``places`` is a
-    func: the places of what is true in an array of booleans.
+    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one. ``funcs`` of the
+    package do what is written in the language of kernels, by name.
     """
 
     bind: Callable[[Region, Scope, ast.expr], Binding | None]
     reduce: Callable[[Region, Scope, ast.expr], ast.expr]
     makes: Callable[[Scope, ast.AST], bool]
-    places: Func
+    funcs: Mapping[str, Func]
 
 
 class Region:
