@@ -21,10 +21,20 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import array_operands, check_in_place
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, fixed, word
 from qgraph.frontend.inference.number_types import type_of_new_array
-from qgraph.frontend.inference.ranks import is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, parts_of, rank, ufunc_at
+from qgraph.frontend.inference.ranks import (
+    index_of,
+    is_ellipsis,
+    is_mask,
+    is_new_axis,
+    is_place,
+    nonzero_of,
+    parts_of,
+    rank,
+    ufunc_at,
+)
 from qgraph.frontend.inference.selected import only_mask, unmasked
 from qgraph.frontend.names.bindings import Extent, LeafRef, ViewAxis, ViewRef
-from qgraph.frontend.names.program_builder import ADDED
+from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import call_func, evaluated
 from qgraph.frontend.statements.region import Region, task_statements
@@ -124,8 +134,8 @@ def _places(region: Region, scope: Scope, mask: ast.expr, extents: _Extents, *, 
     function = region.arrays.funcs["places_of_true"]
     found = call_func(region, scope, function, None, at_place(word(scope, function, *names), mask))
     assert found is not None
-    count = f"{ADDED}count{len(region.unit.slots)}_{mask.lineno}"
-    scope.names[count] = found
+    count = f"{SHARED}count{len(region.unit.slots)}_{mask.lineno}"
+    scope.bind(count, found)
     number = Extent(standing_for(at_place(load(count), mask), mask), None)
     ordered = ViewRef(places.leaf, {}, (ViewAxis(0, ZERO, ONE, number),))
     if flat or len(extents.lengths) == 1:
@@ -155,7 +165,8 @@ def named(scope: Scope, view: LeafRef | ViewRef, node: ast.expr) -> ast.expr:
 
 def _with_evaluated_parts(region: Region, scope: Scope, node: ast.Subscript) -> ast.Subscript:
     node = copied(node)
-    parts = [part if isinstance(part, ast.Slice) else evaluated(region, scope, part) for part in parts_of(node)]
+    written = (part if isinstance(part, ast.Slice) else index_of(scope, part) for part in parts_of(node))
+    parts = [part if isinstance(part, ast.Slice) else evaluated(region, scope, part) for part in written]
     node.slice = ast.copy_location(ast.Tuple(parts, ast.Load()), node.slice) if len(parts) > 1 else parts[0]
     node.ctx = ast.Load()
     return node
@@ -342,16 +353,20 @@ def assign_selection(
     region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, target: ast.Subscript, value: ast.expr
 ) -> None:
     """``x[k] = value`` and ``x[m] op= value``. Of an index that occurs twice the last value stays, as in NumPy."""
+    updates = isinstance(node, ast.AugAssign)
+    whole = unmasked(scope, value, target) if only_mask(scope, target) is not None else None
+    if not updates:
+        # Python takes the value first.
+        value = evaluated(region, scope, value if whole is None else whole)
     place = _with_evaluated_parts(region, scope, target)
-    if isinstance(node, ast.AugAssign):
-        check_in_place(scope, node, place, value)
     mask = only_mask(scope, place)
     if mask is not None:
         _refuse_part_as_mask(region, scope, place, mask)
-        whole = unmasked(scope, value, place)
-        if whole is not None:
-            _assign_where(region, scope, node, place, mask, evaluated(region, scope, whole))
-            return
+    if isinstance(node, ast.AugAssign):
+        check_in_place(scope, node, place, value)
+    if mask is not None and whole is not None:
+        _assign_where(region, scope, node, place, mask, evaluated(region, scope, whole) if updates else value)
+        return
     if isinstance(node, ast.AugAssign):
         # All elements are read before any is stored: an index that occurs twice counts once.
         held = named(scope, _view(bind_selection(region, scope, place), region, scope, place), place)

@@ -94,9 +94,9 @@ def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
-    if nonzero_of(scope, node) is not None:
-        # A tuple of arrays.
-        return 0
+    if (mask := nonzero_of(scope, node)) is not None:
+        # A tuple of arrays, which as an index is what the mask is.
+        return rank(scope, mask, found)
     if places_of_true(scope, node) is not None:
         return 1
     if (selection := as_selection(scope, node)) is not None:
@@ -366,6 +366,14 @@ def nonzero_of(scope: Scope, node: ast.AST) -> ast.expr | None:
     return None
 
 
+def index_of(scope: Scope, part: ast.expr) -> ast.expr:
+    """An index, and for `np.nonzero(m)` the mask, which selects the same."""
+    mask = nonzero_of(scope, part)
+    if mask is None or is_mask(scope, mask):
+        return mask or part
+    return at_place(ast.Compare(mask, [ast.NotEq()], [ast.Constant(0)]), part)
+
+
 def ufunc_at(scope: Scope, node: ast.AST) -> object:
     """The ufunc whose method ``at`` a call is of, as `np.add.at(x, k, v)`; None for anything else."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "at":
@@ -392,6 +400,8 @@ def is_mask(scope: Scope, node: ast.expr) -> bool:
         case ast.Subscript(value=value) | ast.Attribute(value=value, attr="T"):
             return is_mask(scope, value)
         case ast.Call():
+            if nonzero_of(scope, node) is not None:
+                return True
             if (view := view_word(scope, node)) is not None:
                 return is_mask(scope, view.array)
             function = known_object(scope, node.func)

@@ -6,12 +6,10 @@ import ast
 import copy
 from dataclasses import dataclass
 
-import numpy as np
-
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import (
     as_selection,
+    index_of,
     is_elementwise,
     is_mask,
     is_selection,
@@ -39,7 +37,7 @@ def only_mask(scope: Scope, node: ast.AST) -> ast.expr | None:
     if not isinstance(node, ast.Subscript) or not is_selection(scope, node):
         return None
     parts = parts_of(node)
-    found = parts[0] if len(parts) == 1 and is_mask(scope, parts[0]) else None
+    found = index_of(scope, parts[0]) if len(parts) == 1 and is_mask(scope, parts[0]) else None
     return found if found is None or rank(scope, found) <= rank(scope, node.value) else None
 
 
@@ -69,12 +67,12 @@ def masked(scope: Scope, node: ast.expr) -> Masked | None:
     if not isinstance(first, ast.Subscript):
         return None
     value = unmasked(scope, node, first)
-    return None if value is None else Masked(first.slice, value)
+    return None if value is None else Masked(index_of(scope, first.slice), value)
 
 
-def extracted(scope: Scope, found: Masked, node: ast.expr) -> ast.expr:
-    """What is masked, as NumPy's `np.extract(mask, value)`, in the place of ``node``."""
-    return standing_for(at_place(word(scope, np.extract, found.mask, found.value), node), node)
+def extracted(found: Masked, node: ast.expr) -> ast.expr:
+    """What is masked as one selection, `(2 * x + y)[m]`, in the place of ``node``."""
+    return standing_for(at_place(ast.Subscript(found.value, found.mask, ast.Load()), node), node)
 
 
 # The reductions of which the elements that are left out are no part: of the others a selection is made first.

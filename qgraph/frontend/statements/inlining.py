@@ -331,7 +331,7 @@ class _Calls(ast.NodeTransformer):
         if selected is not None:
             operand, found = selected
             mask, value = self.in_order([found.mask, found.value])
-            replaced = with_operand(node, operand, extracted(self._scope, Masked(mask, value), operand))
+            replaced = with_operand(node, operand, extracted(Masked(mask, value), operand))
             return self._region.arrays.reduce(self._region, self._scope, replaced)
         self.generic_visit(node)
         if not reduction(self._scope, node):
