@@ -452,6 +452,47 @@ def an_update_at_indices_that_kernels_lack():
 
 
 @bad(SYNTAX)
+def counts_of_numbers_without_a_length():
+    def kernel(k):
+        return np.bincount(k)
+
+    return kernel, (ints(),)
+
+
+@bad(SYNTAX)
+def a_histogram_of_float32():
+    def kernel(x):
+        counts, edges = np.histogram(x, 3)
+        return counts
+
+    return kernel, (np.ones(4, np.float32),)
+
+
+@bad(SYNTAX)
+def a_histogram_that_is_a_density():
+    def kernel(x):
+        return np.histogram(x, 3, density=True)[0]
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.ArgumentError)
+def edges_that_do_not_increase():
+    def kernel(x, edges):
+        return np.digitize(x, edges)
+
+    return kernel, (floats(), -floats())
+
+
+@bad(qgraph.ArgumentError)
+def an_extreme_of_nothing_that_is_selected():
+    def kernel(x):
+        return x[x > 10].max()
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def a_selection_that_is_returned():
     def kernel(x):
         return x[x > 0]

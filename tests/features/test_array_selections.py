@@ -342,6 +342,72 @@ def test_in_loops_branches_and_funcs(check: Any) -> None:
     check(everywhere, lambda: (numbers(9), np.array([1, -2, 1]), 4))
 
 
+@qgraph.func
+def positive(x: Any) -> Any:
+    return x > 0
+
+
+@qgraph.func
+def flipped(m: Any) -> Any:
+    m[:] = ~m
+    return 5.0
+
+
+@qgraph.func
+def weighted(v: Any) -> Any:
+    total = 0.0
+    for i in range(v.shape[0]):
+        total += v[i] * i
+    v *= 2
+    return total + np.sum(v[v > 4])
+
+
+def in_order(x: Any, y: Any, a: Any, m: Any) -> Any:
+    x[positive(x)] = 0.5
+    x[m] = flipped(m)
+    y[np.roll(m, 1)] = flipped(m)
+    y[np.nonzero(m)] += 1
+    a[np.where(a > 0)] *= 2
+    t = y[m]
+    m[:] = False
+    t *= 2
+    z = t[t > 1]
+    y[:] = y[::-1]
+    s = weighted(y[y > 0]) + weighted(y[y < 1][1:] + 1)
+    return len(t), np.sum(t), len(z), np.sum(z[::-1][:1]), s, x[positive(x)].sum(), a[np.nonzero(a)].sum()
+
+
+def test_in_the_order_of_python(check: Any) -> None:
+    check(in_order, lambda: (numbers(9), numbers(9, seed=4), numbers(4, 3), mask("some", 9)), tolerance=1e-11)
+
+
+def of_parts(a: Any, x: Any, k: Any, z: Any) -> Any:
+    w = a[1:3]
+    w[w > 0] = 0
+    b = a.T
+    b[b < 0] += 1
+    a[a[:, 0] < 0, 1] = 5
+    a[1, a[0] < 1] = 9
+    a[a[:, 0] < 0, 1:] = 8
+    v = x[::2]
+    v[k % 3] = k
+    v[::-1][k % 2] += k
+    np.add.at(v, k % 3, 1)
+    y = x[k]
+    for _ in qgraph.serial(range(3)):
+        y = y[k % 4] + 1
+    z[np.abs(z) > 2] = 1j
+    z[np.abs(z) == 1] *= 2
+    return a[a[:, 0] < 0, 0].sum(), a[:, a[0] < 2].sum(), y, z[np.abs(z) > 0].sum()
+
+
+def test_parts_of_arrays(check: Any) -> None:
+    def arguments() -> tuple[Any, ...]:
+        return numbers(4, 3), numbers(6), np.array([1, -1, 4, 3]), numbers(5) + 1j * numbers(5, seed=8)
+
+    check(of_parts, arguments)
+
+
 def fused(x: Any, y: Any, k: Any, m: Any) -> Any:
     x[m] = 0
     y[m] += x[m] + 1

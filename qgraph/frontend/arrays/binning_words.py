@@ -77,8 +77,10 @@ def histogram_part(
 ) -> LeafRef | ViewRef | Indexed:
     """The counts, ``part`` 0, or the edges, 1, of ``np.histogram``."""
     of = make.array(a, 1)
-    if of.dtype.kind not in "iuf" or make.constant(density):
-        raise make.refused("are densities, or elements that are no real numbers", "divide the counts, or convert the elements")
+    if make.constant(density):
+        raise make.refused("a density is asked for", "divide the counts by their sum and the widths of the bins")
+    if of.dtype.kind not in "iuf":
+        raise make.refused(f"`{as_written(a)}` is of type {of.dtype}", "convert it to numbers that have an order")
     if rank(make.scope, bins):
         edges = make.place(bins)
         _check_order(make, edges)
@@ -101,7 +103,8 @@ def _even(make: Maker, of: Source, bins: ast.expr, limits: ast.expr | None) -> t
     """Edges of as many bins of one width, by name, and how many."""
     if of.dtype.kind == "f" and of.dtype.itemsize < 8:
         raise make.refused(
-            f"bins of one width for elements of type {of.dtype}", "give the edges: np.linspace(low, high, n + 1)"
+            f"`{as_written(of.node)}` is of type {of.dtype}, in which NumPy computes the edges",
+            "give edges of your own: np.linspace(low, high, n + 1)",
         )
     if limits is None:
         ends = [_reduced(make, function, of.node) for function in (np.min, np.max)]

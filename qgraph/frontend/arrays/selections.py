@@ -372,8 +372,9 @@ def assign_selection(
         held = named(scope, _view(bind_selection(region, scope, place), region, scope, place), place)
         update = ast.copy_location(ast.AugAssign(_stored(held), node.op, value), node)
         assign_slice(region, scope, update, _stored(held), value)
-        value = held
-    _scatter(region, scope, node, place, evaluated(region, scope, value))
+        _scatter(region, scope, node, place, held, alike=not rank(scope, value))
+    else:
+        _scatter(region, scope, node, place, value, alike=not rank(scope, value))
 
 
 def _refuse_part_as_mask(region: Region, scope: Scope, place: ast.Subscript, mask: ast.expr) -> None:
@@ -422,11 +423,14 @@ def _assign_where(
     _assign_where(region, scope, node, place, copy_of(region, scope, mask), value)
 
 
-def _scatter(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, place: ast.Subscript, value: ast.expr) -> None:
+def _scatter(
+    region: Region, scope: Scope, node: ast.Assign | ast.AugAssign, place: ast.Subscript, value: ast.expr, *, alike: bool
+) -> None:
+    """``alike``: where an index occurs twice, both values are the same."""
     selection = _Selection(region, scope, place, apart=True)
     if rank(scope, value) and may_share(region, scope, value, selection.view):
         value = copy_of(region, scope, value)
-    last = None if selection.unique or not rank(scope, value) else selection.last()
+    last = None if selection.unique or alike else selection.last()
     body = selection.body()
     body.stores_to(selection.view)
     found = selection.element(body)
