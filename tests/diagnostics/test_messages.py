@@ -452,6 +452,14 @@ def an_update_at_indices_that_kernels_lack():
 
 
 @bad(SYNTAX)
+def a_selection_by_conditions_that_are_numbers():
+    def kernel(x, k):
+        return np.select([k, x > 0], [x, -x])
+
+    return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
 def counts_of_numbers_without_a_length():
     def kernel(k):
         return np.bincount(k)

@@ -13,7 +13,7 @@ import numpy as np
 from qgraph.frontend.arrays.binning_words import BINNING, histogram_part
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
-from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank
+from qgraph.frontend.inference.ranks import histogram_part_of, is_mask, known, known_object, rank
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, load, parsed
@@ -431,6 +431,23 @@ def _diff(make: Maker, a: ast.expr, *, axis: ast.expr = ast.Constant(-1)) -> ast
     return written(f"a[{before}1:] - a[{before}:-1]", a=make.place(a))
 
 
+def _select(make: Maker, condlist: ast.expr, choicelist: ast.expr, default: ast.expr = _ZERO) -> ast.expr:
+    tests, values = (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [] for each in (condlist, choicelist))
+    if not tests or len(tests) != len(values):
+        raise make.refused("are no lists that are written out, of one length", "write np.select([m, n], [x, y], 0)")
+    for test in tests:
+        if not is_mask(make.scope, test):
+            raise make.refused(f"`{as_written(test)}` is a condition that is no array of booleans", "compare: x != 0")
+    result = default
+    for test, value in reversed([*zip(tests, values, strict=True)]):
+        result = word(make.scope, np.where, test, value, result)
+    return result
+
+
+def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:
+    return word(make.scope, np.clip, a, min, max)
+
+
 _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.eye, _eye),
     (np.identity, _identity),
@@ -452,6 +469,7 @@ _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.ravel, _ravel),
     (np.outer, _outer),
     (np.diff, _diff),
+    (np.select, _select),
     (grid_part, grid_part),
     (_meshed, _meshed),
     *BINNING,
@@ -462,4 +480,5 @@ _METHODS: dict[str, Word] = {
     "flatten": _flatten,
     "repeat": _repeat,
     "astype": _astype,
+    "clip": _clip,
 }
