@@ -77,7 +77,7 @@ def _reduce_masked(region: Region, scope: Scope, node: ast.expr, kind: str, foun
         steps.append(step)
     counts = kind in ("len", "mean", *_EXTREMES)
     if counts:
-        _start(region, body, count, ast.Constant(0), node, np.int64(1))
+        _start(region, body, count, ast.Constant(0), node, 1)
         steps.append(ast.AugAssign(stored(count), ast.Add(), ast.Constant(1)))
     bounds, task = body.loop(at_place(ast.If(test, steps, []), node), node, declared=False)
     region.add(*task_statements(bounds, task))
