@@ -149,6 +149,15 @@ def test_nans_are_left_out(check: Any) -> None:
     check(with_nans, lambda: (np.array([1.0, np.nan, 2, 5, -np.inf]),))
 
 
+def with_numbers_of_a_mask(x: Any, m: Any) -> Any:
+    return x - x[m].mean(), x * np.sum(x[m]), x + x[m].max(), x * len(x[m])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_types_of_numbers_of_a_mask(check: Any, dtype: str) -> None:
+    check(with_numbers_of_a_mask, lambda: (numbers(5, dtype=dtype), np.array([True, False, True, True, False])))
+
+
 def greatest(x: Any, m: Any) -> Any:
     return np.max(x[m])
 
