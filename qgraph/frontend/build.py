@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
-from qgraph.frontend import matrices_in_loops
+from qgraph.frontend import binning, matrices_in_loops, places_of_true
 from qgraph.frontend.arrays import array_reductions, assignments, new_arrays
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.name_resolution import Body
@@ -116,7 +116,8 @@ def _built(
         # Loops look at what is noted there.
         _ = unit.exits
     unit.calling.append(source.function)
-    region = Region(unit, _HANDLERS, ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array))
+    words = ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array, _FUNCS)
+    region = Region(unit, _HANDLERS, words)
     enter_function(region, scope, tree)
     parted: list[Leaf] = []
     result = None if frame.returns is None else _result(region, scope, frame.returns, parted)
@@ -284,6 +285,17 @@ def _check_readonly(program: Program) -> None:
             )
 
 
+# What is written in the language of kernels itself.
+_FUNCS = {
+    function.source.name: function
+    for function in (
+        places_of_true.places_of_true,
+        binning.edges_below,
+        binning.counted,
+        binning.binned,
+        binning.even_edges,
+    )
+}
 _HANDLERS: dict[type[ast.stmt], Any] = {
     ast.Assert: lambda region, scope, node: branches.if_statement(region, scope, as_branch(scope, node)),
     ast.Raise: lambda region, scope, node: region.run(scope).statement(scope, node),

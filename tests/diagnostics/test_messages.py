@@ -393,11 +393,127 @@ def slice_with_a_length_of_the_device():
 
 
 @bad(SYNTAX)
-def slice_index_is_an_array():
-    def kernel(x, i):
-        x[i] = 0
+def slice_index_is_no_integer():
+    def kernel(u):
+        u[1.5] = 0
+
+    return kernel, (np.zeros((3, 4)),)
+
+
+@bad(TYPES)
+def an_index_array_of_floats():
+    def kernel(x, k):
+        x[k * 2.0] = 0
 
     return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
+def an_index_array_of_an_unknown_type():
+    def kernel(x, k):
+        s = 0
+        for i in range(x.shape[0]):
+            s += k[i]
+        return x[k + s]
+
+    return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
+def a_mask_of_more_dimensions_than_the_array():
+    def kernel(x, u):
+        x[u > 0] = 0
+
+    return kernel, (floats(), np.zeros((3, 4)))
+
+
+@bad(SYNTAX)
+def selections_that_are_assigned_together():
+    def kernel(x, y):
+        x[x > 0] = y[y > 0] = 1
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_mask_that_is_a_part_of_what_is_stored():
+    def kernel(m):
+        m[m[::-1]] = False
+
+    return kernel, (np.zeros(3, bool),)
+
+
+@bad(SYNTAX)
+def an_update_at_indices_that_kernels_lack():
+    def kernel(x, k):
+        np.multiply.at(x, k, 2.0)
+
+    return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
+def a_selection_by_conditions_that_are_numbers():
+    def kernel(x, k):
+        return np.select([k, x > 0], [x, -x])
+
+    return kernel, (floats(), ints())
+
+
+@bad(SYNTAX)
+def counts_of_numbers_without_a_length():
+    def kernel(k):
+        return np.bincount(k)
+
+    return kernel, (ints(),)
+
+
+@bad(SYNTAX)
+def a_histogram_of_float32():
+    def kernel(x):
+        counts, edges = np.histogram(x, 3)
+        return counts
+
+    return kernel, (np.ones(4, np.float32),)
+
+
+@bad(SYNTAX)
+def a_histogram_that_is_a_density():
+    def kernel(x):
+        return np.histogram(x, 3, density=True)[0]
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.ArgumentError)
+def edges_that_do_not_increase():
+    def kernel(x, edges):
+        return np.digitize(x, edges)
+
+    return kernel, (floats(), -floats())
+
+
+@bad(qgraph.ArgumentError)
+def an_extreme_of_nothing_that_is_selected():
+    def kernel(x):
+        return x[x > 10].max()
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_selection_that_is_returned():
+    def kernel(x):
+        return x[x > 0]
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.ArgumentError)
+def a_mask_of_another_shape():
+    def kernel(x, m):
+        x[m] = 0
+
+    return kernel, (np.ones(3), np.ones(4, bool))
 
 
 @bad(SYNTAX)

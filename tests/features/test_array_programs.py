@@ -203,3 +203,77 @@ PROGRAMS = [
 @pytest.mark.parametrize(("program", "make_args"), PROGRAMS, ids=[program.__name__ for program, _ in PROGRAMS])
 def test_programs_with_reductions_along_axes(check: Any, program: Any, make_args: Any) -> None:
     check(program, make_args, tolerance=1e-11)
+
+
+# --- programs with masks and arrays of indices --------------------------------------------------------------------------
+
+
+def escape_times(left: float, right: float, width: int, height: int, most: int) -> Any:
+    """The Mandelbrot set, all points at a time: those that have not escaped go on."""
+    re = np.linspace(left, right, width)
+    im = np.linspace(-1.0, 1.0, height)
+    c = re + im[:, None] * 1j
+    times = np.zeros(c.shape, np.int64)
+    z = np.zeros(c.shape, np.complex128)
+    for n in qgraph.serial(range(most)):
+        inside = np.less(np.abs(z), 2.0)
+        times[inside] = n
+        z[inside] = z[inside] ** 2 + c[inside]
+    times[times == most - 1] = 0
+    return times, z
+
+
+def test_escape_times(check: Any) -> None:
+    check(escape_times, lambda: (-1.75, 0.25, 12, 9, 15), tolerance=1e-9)
+
+
+def means_by_radius(data: Any, radius: Any, n: int) -> Any:
+    """The mean of the data on each of ``n`` rings."""
+    outermost = radius.max()
+    result = np.zeros(n)
+    for i in qgraph.serial(range(n)):
+        inner = outermost * i / n
+        outer = outermost * (i + 1) / n
+        ring = np.logical_and(inner <= radius, radius < outer)
+        result[i] = data[ring].mean()
+    return result
+
+
+def test_means_by_radius(check: Any) -> None:
+    check(means_by_radius, lambda: (numbers(200), numbers(200, seed=1), 6))
+
+
+def checksums(data: Any, table: Any, rows: int) -> Any:
+    """A checksum of 16 bits of each row, by a table: a column at a time."""
+    crc = np.full(rows, 0xFFFF, np.int64)
+    for k in qgraph.serial(range(data.shape[1])):
+        crc = (crc >> 8) ^ table[(crc ^ data[:, k]) & 0xFF]
+    odd = crc[crc % 2 == 1]
+    return crc, len(odd), np.sum(odd)
+
+
+def test_checksums(check: Any) -> None:
+    rng = np.random.default_rng(0)
+    table, data = rng.integers(0, 1 << 16, 256), rng.integers(0, 256, (5, 7))
+    check(checksums, lambda: (data, table, 5))
+
+
+def particles_in_cells(x: Any, v: Any, mass: Any, cells: int, steps: int) -> Any:
+    """Particles move in a field that they make, and leave at the walls."""
+    density = np.zeros(cells)
+    gone = 0
+    for _ in qgraph.serial(range(steps)):
+        cell = np.floor(x * cells).astype(np.int64)
+        density[:] = 0
+        np.add.at(density, cell, mass)
+        v += 0.01 * (density[(cell + 1) % cells] - density[cell - 1])
+        x += 0.1 * v
+        out = (x < 0) | (x >= 1)
+        gone += np.count_nonzero(out)
+        v[out] = 0
+        x[out] = 0.5
+    return density, gone
+
+
+def test_particles_in_cells(check: Any) -> None:
+    check(particles_in_cells, lambda: (numbers(50) / 4, numbers(50, seed=1) - 2, numbers(50, seed=2), 8, 3), tolerance=1e-9)

@@ -74,6 +74,17 @@ def test_joined(check: Any) -> None:
     check(joined, lambda: (np.ones((3, 2)), np.zeros((3, 1), np.float32), np.arange(4.0), np.arange(3)))
 
 
+def chosen(a: Any, x: Any, k: Any) -> Any:
+    t = np.select([x > 1, x < -1], [x, -x * 2], 0.5) + 1
+    u = np.select((k > 2, k > 0), (k, 1)) * 2
+    return t, u, np.select([a > 2, a < 1], [a, x], -1)[1:], a.clip(0, 2) * 2, x.clip(-1, 1.5), k.clip(1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_chosen(check: Any, dtype: str) -> None:
+    check(chosen, lambda: (np.arange(-4, 8).reshape(3, 4).astype(dtype), np.arange(4).astype(dtype) - 2, np.arange(5)))
+
+
 def shaped(a: Any, x: Any, n: int) -> Any:
     made = np.where(np.roll(x, 1) > x, x, 0).reshape(2, -1)
     flat = np.ravel(a) + np.reshape(x, (n, -1)).flatten()

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.errors import ArgumentError
 from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.library_calls import library_number
 from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import reduction
+from qgraph.frontend.inference.ranks import rank, reduction
 from qgraph.frontend.inference.reduction_rules import (
     PRODUCTS,
     finished,
@@ -22,14 +23,16 @@ from qgraph.frontend.inference.reduction_rules import (
     summed,
     wrapped,
 )
+from qgraph.frontend.inference.selected import Masked, masked
 from qgraph.frontend.names.bindings import ScalarRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region, task_statements
+from qgraph.ir.faults import Fault
 from qgraph.ir.slots import WORD
 from qgraph.ir.trees import assign, at_place, load, stored
-from qgraph.source import copied, standing_for
+from qgraph.source import as_written, copied, standing_for
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": np.min, "argmax": np.max}
@@ -45,6 +48,9 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
         return _place_of_extreme(region, scope, operands[0], node, kind)
     if kind == "ptp":
         return evaluated(region, scope, range_of(scope, node))
+    found = masked(scope, operands[0])
+    if found is not None:
+        return _reduce_masked(region, scope, node, kind, found)
     value = operand(scope, operands, kind, node)
     # Before what is in it becomes a kernel scalar, whose type nobody knows yet.
     dtype = element_type(scope, value)
@@ -58,6 +64,57 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     if kind in PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
         result = word(scope, dtype.type, wrapped(result, dtype))
     return at_place(result, node)
+
+
+def _reduce_masked(region: Region, scope: Scope, node: ast.expr, kind: str, found: Masked) -> ast.expr:
+    """The same of what a mask selects: a loop with a condition, which counts them too where that matters."""
+    value = operand(scope, [found.value], kind, node)
+    body = Elements(region, scope)
+    body.frame_all(value, exact=True)
+    test = body.visit_along(found.mask, range(rank(scope, found.mask)))
+    dtype = element_type(scope, value)
+    name, count = (f"{ADDED}{word}{len(region.unit.slots)}_{node.lineno}" for word in (kind, "selected"))
+    steps: list[ast.stmt] = []
+    if kind != "len":
+        computed = body.visit(value)
+        if kind in _EXTREMES:
+            assert dtype is not None
+            extreme = word(scope, _EXTREMES[kind], load(name), computed)
+            start, step = _neutral(scope, kind, dtype), assign(name, extreme)
+        else:
+            start, step = _step(body, computed, kind, dtype, node, name)
+        _start(region, body, name, start, node, _like(kind, dtype))
+        steps.append(step)
+    counts = kind in ("len", "mean", *_EXTREMES)
+    if counts:
+        _start(region, body, count, ast.Constant(0), node, 1)
+        steps.append(ast.AugAssign(stored(count), ast.Add(), ast.Constant(1)))
+    bounds, task = body.loop(at_place(ast.If(test, steps, []), node), node, declared=False)
+    region.add(*task_statements(bounds, task))
+    number = standing_for(at_place(load(count), node), node)
+    if kind == "len":
+        return number
+    result: ast.expr = standing_for(load(name), node)
+    if kind in _EXTREMES:
+        some = at_place(ast.Compare(number, [ast.Gt()], [ast.Constant(0)]), node)
+        words = f"`{as_written(node)}` is of an array without elements", "NumPy refuses this too"
+        region.run(scope).check(scope, some, Fault(ArgumentError, scope.span(node), *words, 0), [], node)
+    elif kind == "mean":
+        result = ast.BinOp(result, ast.Div(), number)
+    elif kind == "norm":
+        result = word(scope, np.sqrt, result)
+    return at_place(result, node)
+
+
+def _neutral(scope: Scope, kind: str, dtype: np.dtype[np.generic]) -> ast.expr:
+    """What no extreme of numbers of a type is beyond."""
+    least = kind == "max"
+    if dtype.kind == "b":
+        return word(scope, np.bool_, ast.Constant(not least))
+    if dtype.kind == "f":
+        return word(scope, dtype.type, ast.Constant(-np.inf if least else np.inf))
+    info = np.iinfo(str(dtype))
+    return word(scope, dtype.type, ast.Constant(info.min if least else info.max))
 
 
 def _place_of_extreme(region: Region, scope: Scope, operand: ast.expr, node: ast.expr, kind: str) -> ast.expr:
@@ -83,13 +140,18 @@ def _combined(
 
     ``like``: a number of its type, None where that is not known.
     """
+    _start(region, body, name, start, node, like)
+    bounds, task = body.loop(at_place(step, node), node, declared=False)
+    region.add(*task_statements(bounds, task))
+    return standing_for(load(name), node)
+
+
+def _start(region: Region, body: Elements, name: str, start: ast.expr, node: ast.expr, like: Any) -> None:
+    """``name = start``, a kernel scalar; ``like`` as in ``_combined``."""
     region.run(body.scope).assign(body.scope, name, at_place(start, node))
     made = body.scope.names[name]
     assert isinstance(made, ScalarRef)
     region.unit.number_types[made.slot.name] = like
-    bounds, task = body.loop(at_place(step, node), node, declared=False)
-    region.add(*task_statements(bounds, task))
-    return standing_for(load(name), node)
 
 
 def _like(kind: str, dtype: np.dtype[np.generic] | None) -> Any:

@@ -102,15 +102,36 @@ class Elements(Elementwise):
         self._seen: Seen = {}
         self._elements: list[tuple[ViewRef, ast.Subscript]] = []
         self._framed: list[ViewRef] = []
+        # Those of the loop's axes that belong to the expression which is visited; None for all.
+        self._axes: Sequence[int] | None = None
+        self._test: ast.expr | None = None
 
     # --- the loop ---
 
-    def assigned(self, node: ast.expr) -> ViewRef:
-        """The part of an array that a statement assigns: the loop goes over its elements."""
+    def assigned(self, node: ast.expr, *, exact: bool = False) -> ViewRef:
+        """The part of an array that a statement assigns: the loop goes over its elements. ``exact`` as in ``frame_all``."""
         view = self._target = self._view(node)
-        texts = [as_written(node)] * len(view.along)
-        self._lengths = Lengths(self._region, self.scope, [along.count for along in view.along], texts)
+        self.frame([along.count for along in view.along], [as_written(node)] * len(view.along), exact=exact)
         return view
+
+    def frame(self, lengths: Sequence[Extent], texts: Sequence[str], *, exact: bool = False) -> None:
+        """The loop goes over axes of these lengths, which operands have whose sources are ``texts``."""
+        self._lengths = Lengths(self._region, self.scope, lengths, texts, exact=exact)
+
+    def stores_to(self, view: ViewRef) -> None:
+        """Numbers that are read of the array of ``view`` are computed before the loop, which changes it."""
+        self._target = view
+
+    def visit_along(self, node: ast.expr, axes: Sequence[int]) -> ast.expr:
+        """``node`` for one element, where its dimensions are these axes of the loop, from the last one on."""
+        self._axes = axes
+        result = self.visit(node)
+        self._axes = None
+        return result
+
+    def only_where(self, test: ast.expr) -> None:
+        """Store elements where ``test`` is true, and leave the others as they are."""
+        self._test = test
 
     def frame_all(self, value: ast.expr, *, exact: bool) -> list[Extent]:
         """The loop goes over the elements of an expression, whose lengths it gives.
@@ -178,11 +199,13 @@ class Elements(Elementwise):
         several = sizes if axes is None else [sizes[axis] for axis in axes]
         return copied(functools.reduce(lambda size, length: ast.BinOp(size, ast.Mult(), length), several))
 
-    def number(self, node: ast.expr) -> ast.expr:
-        """The number of an element, in C order."""
+    def number(self, node: ast.expr, axes: Sequence[int] | None = None) -> ast.expr:
+        """The number of an element, in C order; along some ``axes`` of the loop, if they are named."""
         total: ast.expr
-        total, *variables = self.variables
-        for variable, length in zip(variables, self._sizes(node)[1:], strict=True):
+        axes = range(len(self._lengths)) if axes is None else axes
+        total, *variables = (self.variables[axis] for axis in axes)
+        sizes = self._sizes(node)
+        for variable, length in zip(variables, (sizes[axis] for axis in axes[1:]), strict=True):
             total = ast.BinOp(ast.BinOp(total, ast.Mult(), copied(length)), ast.Add(), variable)
         return total
 
@@ -225,16 +248,17 @@ class Elements(Elementwise):
 
     def at(self, view: ViewRef, node: ast.expr) -> ast.Subscript:
         """The element of ``view`` for this iteration; lengths that may differ from the loop's are checked."""
-        missing = len(self._lengths) - len(view.along)
+        axes = range(len(self._lengths)) if self._axes is None else self._axes
+        missing = len(axes) - len(view.along)
         if missing < 0:
             raise self.scope.error(
-                f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(self._lengths)}",
+                f"`{as_written(node)}` has {len(view.along)} dimensions, and `{self._lengths.last_text}` {len(axes)}",
                 node,
                 "leave dimensions out with an index, `u[0]`",
             )
         indices = [
-            self._lengths.index(axis, along.count, variable, node)
-            for axis, (along, variable) in enumerate(zip(view.along, self.variables[missing:], strict=True), missing)
+            self._lengths.index(axis, along.count, self.variables[axis], node)
+            for axis, along in zip(axes[missing:], view.along, strict=True)
         ]
         result = element(view, indices, self.scope, node, natural=True)
         assert isinstance(result, ast.Subscript)
@@ -262,8 +286,11 @@ class Elements(Elementwise):
         """Add the loop that stores ``value`` in ``place``; False where it is not proved to be parallel, nor ``declared``."""
         target = copy.copy(place)
         target.ctx = ast.Store()
+        statement: ast.stmt = ast.copy_location(ast.Assign([target], value), node)
+        if self._test is not None:
+            statement = at_place(ast.If(self._test, [statement], []), node)
         try:
-            bounds, task = self.loop(ast.copy_location(ast.Assign([target], value), node), node, declared=declared)
+            bounds, task = self.loop(statement, node, declared=declared)
         except DataRaceError:
             return False
         if not declared and (task.verdict is None or task.verdict.kind != "independent"):

@@ -12,12 +12,13 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice
 from qgraph.frontend.arrays.index_words import grids
 from qgraph.frontend.arrays.library_calls import assign_library_call
+from qgraph.frontend.arrays.selections import assign_selection, assign_selections, update_at, with_named_places
 from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
-from qgraph.frontend.inference.ranks import is_in_place, is_slice, rank
+from qgraph.frontend.inference.ranks import is_in_place, is_selection, is_slice, rank, ufunc_at
 from qgraph.frontend.names.bindings import (
     Binding,
     HostExpr,
@@ -50,6 +51,9 @@ from qgraph.source import as_written, standing_for
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
     places = [part for target in node.targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    if any(is_selection(scope, place) for place in places):
+        assign_selections(region, scope, node)
+        return
     if any(is_slice(scope, place) for place in places):
         if len(places) == 1 and may_be_vector(scope, node.value):
             _to_elements(region, scope, node)
@@ -64,9 +68,16 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     if all(_stores_elements(target) for target in node.targets):
         _to_elements(region, scope, node)
         return
+    _to_names(region, scope, node)
+
+
+def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
+    """``targets = value`` where some are names."""
     made = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not isinstance(node.value, ast.Call)
     # A new array has a type, which its numbers tell before they are kernel scalars.
-    value = node.value if made and rank(scope, node.value) else evaluated(region, scope, grids(scope, node.value))
+    value = node.value
+    if not made or not rank(scope, value):
+        value = evaluated(region, scope, grids(scope, with_named_places(region, scope, value)))
     for target in node.targets:
         if isinstance(target, ast.Name):
             _bind_all(region, scope, [(target, value)])
@@ -135,6 +146,9 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
+    if isinstance(node.target, ast.Subscript) and is_selection(scope, node.target):
+        assign_selection(region, scope, node, node.target, node.value)
+        return
     if is_slice(scope, node.target) or is_in_place(scope, node):
         if may_be_vector(scope, node.value):
             region.run(scope).statement(scope, node)
@@ -156,6 +170,9 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
         found = callee(scope, value)
         if found is not None:
             call_func(region, scope, *found, value)
+            return
+        if ufunc_at(scope, value) is not None:
+            update_at(region, scope, value)
             return
         bound = scope.static(value.func)
         function = bound.value if isinstance(bound, Value) else None

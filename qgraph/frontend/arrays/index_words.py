@@ -10,20 +10,23 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.frontend.arrays.binning_words import BINNING, histogram_part
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
-from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.inference.ranks import histogram_part_of, is_mask, known, known_object, rank
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, load, parsed
 from qgraph.source import as_written, copied, standing_for
 
-Word = Callable[..., "Indexed | ast.expr"]
+Word = Callable[..., "Indexed | LeafRef | ViewRef | ast.expr"]
 _ZERO, _ONE = ast.Constant(0), ast.Constant(1)
 
 
 def index_word(scope: Scope, node: ast.AST) -> tuple[Word, list[ast.expr]] | None:
     """The word that a call is of, and its arguments by position; None for other calls."""
+    if (part := histogram_part_of(scope, node)) is not None:
+        return histogram_part, [part[1], *part[0].args]
     if not isinstance(node, ast.Call):
         return None
     func, bound = node.func, known(scope, node.func)
@@ -39,7 +42,9 @@ def index_word(scope: Scope, node: ast.AST) -> tuple[Word, list[ast.expr]] | Non
     return (method, [func.value, *node.args]) if method is not None and rank(scope, func.value) else None
 
 
-def made_by_word(make: Maker, node: ast.Call, elementwise: Callable[[ast.expr], LeafRef | ViewRef]) -> LeafRef | ViewRef:
+def made_by_word(
+    make: Maker, node: ast.Call | ast.Subscript, elementwise: Callable[[ast.expr], LeafRef | ViewRef]
+) -> LeafRef | ViewRef:
     """The array that such a call makes; ``elementwise`` makes that of an expression of elements.
 
     Raises:
@@ -49,11 +54,15 @@ def made_by_word(make: Maker, node: ast.Call, elementwise: Callable[[ast.expr], 
     assert found is not None
     function, arguments = found
     try:
-        bound = inspect.signature(function).bind(make, *arguments, **{str(each.arg): each.value for each in node.keywords})
+        call = node if isinstance(node, ast.Call) else node.value
+        options = call.keywords if isinstance(call, ast.Call) else []
+        bound = inspect.signature(function).bind(make, *arguments, **{str(each.arg): each.value for each in options})
     except TypeError:
         names = [*inspect.signature(function).parameters][1:]
         raise make.refused("are arguments that kernels do not know", f"known are {', '.join(names)}") from None
     made = function(*bound.args, **bound.kwargs)
+    if isinstance(made, (LeafRef, ViewRef)):
+        return made
     return make.made(made) if isinstance(made, Indexed) else elementwise(made)
 
 
@@ -143,6 +152,8 @@ def grids(scope: Scope, node: ast.expr) -> ast.expr:
             arrays: list[ast.expr] = [word(scope, grid_part, ast.Constant(axis), *bounds) for axis in range(len(slices))]
         case ast.Call(args=[x, y], keywords=[]) if known_object(scope, node.func) is np.meshgrid:
             arrays = [word(scope, _meshed, ast.Constant(axis), x, y) for axis in range(2)]
+        case ast.Call() if known_object(scope, node.func) is np.histogram:
+            arrays = [ast.Subscript(copied(node), ast.Constant(part), ast.Load()) for part in range(2)]
         case _:
             return node
     return at_place(ast.Tuple([standing_for(each, node) for each in arrays], ast.Load()), node)
@@ -420,6 +431,23 @@ def _diff(make: Maker, a: ast.expr, *, axis: ast.expr = ast.Constant(-1)) -> ast
     return written(f"a[{before}1:] - a[{before}:-1]", a=make.place(a))
 
 
+def _select(make: Maker, condlist: ast.expr, choicelist: ast.expr, default: ast.expr = _ZERO) -> ast.expr:
+    tests, values = (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [] for each in (condlist, choicelist))
+    if not tests or len(tests) != len(values):
+        raise make.refused("are no lists that are written out, of one length", "write np.select([m, n], [x, y], 0)")
+    for test in tests:
+        if not is_mask(make.scope, test):
+            raise make.refused(f"`{as_written(test)}` is a condition that is no array of booleans", "compare: x != 0")
+    result = default
+    for test, value in reversed([*zip(tests, values, strict=True)]):
+        result = word(make.scope, np.where, test, value, result)
+    return result
+
+
+def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:
+    return word(make.scope, np.clip, a, min, max)
+
+
 _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.eye, _eye),
     (np.identity, _identity),
@@ -441,8 +469,10 @@ _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.ravel, _ravel),
     (np.outer, _outer),
     (np.diff, _diff),
+    (np.select, _select),
     (grid_part, grid_part),
     (_meshed, _meshed),
+    *BINNING,
 )
 _METHODS: dict[str, Word] = {
     "reshape": _reshape_method,
@@ -450,4 +480,5 @@ _METHODS: dict[str, Word] = {
     "flatten": _flatten,
     "repeat": _repeat,
     "astype": _astype,
+    "clip": _clip,
 }

@@ -11,10 +11,19 @@ from qgraph.frontend.arrays.axis_reductions import reduce_axes
 from qgraph.frontend.arrays.index_words import index_word, made_by_word
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Maker
 from qgraph.frontend.arrays.library_calls import library_array
+from qgraph.frontend.arrays.selections import bind_places, bind_selection
 from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.indexing import ONE
 from qgraph.frontend.inference.number_types import type_of_new_array
-from qgraph.frontend.inference.ranks import is_elementwise, known_object, library_call, rank, reduced_along
+from qgraph.frontend.inference.ranks import (
+    as_selection,
+    is_elementwise,
+    known_object,
+    library_call,
+    places_of_true,
+    rank,
+    reduced_along,
+)
 from qgraph.frontend.inference.reduction_rules import range_of
 from qgraph.frontend.names.bindings import Binding, LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -34,14 +43,18 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
     value = _elements_of(scope, node)
     if value is not None:
         return _made(region, scope, value, node)
+    if (selection := as_selection(scope, node)) is not None:
+        return bind_selection(region, scope, selection)
+    if (places := places_of_true(scope, node)) is not None:
+        return bind_places(region, scope, *places)
     if not makes_array(scope, node):
-        return bind_view(region, scope, node)
+        return bind_view(region, scope, evaluated(region, scope, node) if isinstance(node, ast.Subscript) else node)
     if isinstance(node, ast.Call) and made_array(scope, node) is not None:
         return temporary(region, scope, standing_for(stored("made"), node), node)
     if (reduced := reduced_along(scope, node)) is not None and isinstance(node, ast.Call):
         return _reduced(region, scope, reduced, node)
-    if isinstance(node, ast.Call) and index_word(scope, node) is not None:
-        call = evaluated_arguments(region, scope, node)
+    if isinstance(node, (ast.Call, ast.Subscript)) and index_word(scope, node) is not None:
+        call = evaluated_arguments(region, scope, node) if isinstance(node, ast.Call) else node
         make = Maker(region, scope, call, lambda operand: _made(region, scope, operand, operand))
         return made_by_word(make, call, lambda value: _made(region, scope, at_place(value, call), call))
     return library_array(region, scope, node, whole=lambda operand: bind_copy(region, scope, operand))
@@ -49,6 +62,10 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
 
 def makes_array(scope: Scope, node: ast.AST) -> bool:
     """Whether ``node`` is a new array, and no expression of elements: a library's, a copy, or memory."""
+    if as_selection(scope, node) is not None or places_of_true(scope, node) is not None:
+        return not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Subscript):
+        return index_word(scope, node) is not None
     match node:
         case ast.BinOp(op=ast.MatMult()):
             return rank(scope, node) > 0

@@ -146,7 +146,7 @@ class _Viewer:
             raise self._scope.error(
                 f"the index `{as_written(part)}` is no integer and no slice",
                 part,
-                "to select by an array, write a loop over its elements",
+                "an index is an integer, a slice, None, or an array of integers or booleans",
             )
         if base.axis < 0:
             return

@@ -10,12 +10,14 @@ import numpy as np
 
 from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.ranks import (
+    as_selection,
     constants_of,
     known,
     known_object,
     library_call,
     library_operands,
     operands_of,
+    places_of_true,
     rank,
     reduced_along,
     view_word,
@@ -66,6 +68,8 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
             return value
         case ast.Attribute(value=value, attr="T"):
             return _sample(scope, value, numbers)
+        case ast.Subscript(value=ast.Call()) if places_of_true(scope, node) is not None:
+            return np.ones(1, np.int64)
         case ast.Subscript(value=value) if rank(scope, value):
             array = _sample(scope, value, numbers)
             return array if rank(scope, node) else array[0]
@@ -90,6 +94,10 @@ def _of_arrays(scope: Scope, node: ast.BinOp | ast.Call, numbers: _Numbers | Non
         return _sample(scope, view.array, numbers)
     if (reduced := reduced_along(scope, node)) is not None:
         return _reduced(reduced, _sample(scope, reduced.array, numbers))
+    if (selection := as_selection(scope, node)) is not None:
+        return _sample(scope, selection, numbers)
+    if places_of_true(scope, node) is not None:
+        return np.ones(1, np.int64)
     if node.keywords:
         raise _UnknownError
     return _called(scope, node, numbers)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from qgraph.frontend.names.bindings import Extent, LeafRef, SlotRef, Value, ViewAxis, ViewRef
@@ -46,6 +47,16 @@ def element(view: ViewRef, indices: Sequence[ast.expr], scope: Scope, node: ast.
     parts = [copied(places[axis]) for axis in range(len(places))]
     inside: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
     return standing_for(placed(ast.Subscript(load(name), inside, ast.Load()), node), node)
+
+
+def fixed(view: ViewRef, indices: Mapping[int, ast.expr], scope: Scope) -> ViewRef:
+    """The part of ``view`` at ``indices``, by dimension, which may be negative, as Python's."""
+    places = dict(view.fixed)
+    for position, index in indices.items():
+        along = view.along[position]
+        if along.axis >= 0:
+            places[along.axis] = _index(scope, along, index, natural=False)
+    return replace(view, fixed=places, along=tuple(along for k, along in enumerate(view.along) if k not in indices))
 
 
 def _index(scope: Scope, along: ViewAxis, index: ast.expr, *, natural: bool) -> ast.expr:

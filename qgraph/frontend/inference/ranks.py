@@ -13,11 +13,13 @@ import numpy as np
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced, axes_of
+from qgraph.frontend.inference.selecting_words import Selecting, selecting, selecting_method
 from qgraph.frontend.inference.view_words import order_of, order_of_method
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.trees import at_place
 from qgraph.language import Func
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
@@ -58,6 +60,8 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
     match node:
         case ast.Attribute(value=value, attr=attr) if attr == "T" or unsupported_functions.of_attribute(attr):
             return rank(scope, value, found)
+        case ast.Subscript(value=ast.Call()) if places_of_true(scope, node) or histogram_part_of(scope, node):
+            return 1
         case ast.Subscript(value=value):
             return _selected(scope, node, rank(scope, value, found))
         case ast.BinOp(left=left, right=right):
@@ -93,6 +97,13 @@ def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
+    if (mask := nonzero_of(scope, node)) is not None:
+        # A tuple of arrays, which as an index is what the mask is.
+        return rank(scope, mask, found)
+    if places_of_true(scope, node) is not None:
+        return 1
+    if (selection := as_selection(scope, node)) is not None:
+        return rank(scope, selection, found)
     if node.args and is_elementwise(scope, node.func):
         return max(rank(scope, argument, found) for argument in node.args)
     if (record := library_call(scope, node, found)) is not None:
@@ -279,12 +290,128 @@ def _selected(scope: Scope, node: ast.Subscript, ndim: int) -> int:
     parts = parts_of(node)
     if len(parts) == 1 and _may_be_tuple(scope, parts[0]):
         return 0
-    if any(rank(scope, part) for part in parts if not isinstance(part, ast.Slice)):
-        # Selected by an array: refused where it is laid out.
-        return 1
+    chosen = [part for part in parts if not isinstance(part, ast.Slice) and rank(scope, part)]
+    # A mask takes as many dimensions as it has, and gives one.
+    extra = sum(rank(scope, part) - 1 for part in chosen if is_mask(scope, part))
+    shared = max((1 if is_mask(scope, part) else rank(scope, part) for part in chosen), default=0)
     kept = sum(isinstance(part, ast.Slice) or is_new_axis(scope, part) for part in parts)
-    taken = sum(not is_new_axis(scope, part) and not is_ellipsis(part) for part in parts)
-    return max(0, kept + ndim - taken)
+    taken = extra + sum(not is_new_axis(scope, part) and not is_ellipsis(part) for part in parts)
+    # Of too many indices the error is told where it is laid out.
+    return max(1 if chosen else 0, kept + ndim - taken + shared)
+
+
+def is_selection(scope: Scope, node: ast.AST) -> bool:
+    """Whether ``node`` is the elements that arrays of indices, or of booleans, select: `x[k]`, `x[x > 0]`."""
+    if not isinstance(node, ast.Subscript) or not rank(scope, node.value) or known(scope, node) is not None:
+        return False
+    parts = parts_of(node)
+    if len(parts) == 1 and _may_be_tuple(scope, parts[0]):
+        return False
+    return any(not isinstance(part, ast.Slice) and rank(scope, part) for part in parts)
+
+
+def as_selection(scope: Scope, node: ast.AST) -> ast.Subscript | None:
+    """``node`` as the selection that it is or means: `x[k]` for `np.take(x, k)`, `x[m]` for `np.extract(m, x)`."""
+    if isinstance(node, ast.Subscript):
+        return node if is_selection(scope, node) else None
+    found = _selecting_call(scope, node) if isinstance(node, ast.Call) else None
+    if found is None:
+        return None
+    position, ndim = 0 if found.axis is None else _constant(scope, found.axis), rank(scope, found.array)
+    if not ndim or not rank(scope, found.index) or not isinstance(position, int):
+        return None
+    parts: list[ast.expr] = [ast.Slice() for _ in range(position % ndim)]
+    inside: ast.expr = ast.Tuple([*parts, found.index], ast.Load()) if parts else found.index
+    return at_place(ast.Subscript(found.array, inside, ast.Load()), node)
+
+
+def _selecting_call(scope: Scope, node: ast.Call) -> Selecting | None:
+    """The array, the index and the axis that a function or method of NumPy's selects by."""
+    function, given = known_object(scope, node.func), [*node.args]
+    options = {str(each.arg): each.value for each in node.keywords}
+    if function is None and isinstance(node.func, ast.Attribute) and known(scope, node.func) is None:
+        found = selecting_method(node.func.attr, node.func.value, *given, **options)
+    else:
+        found = selecting(function, *given, **options)
+    if found is None:
+        return None
+    # Without an axis these are of the elements in C order.
+    most = rank(scope, found.index) if found.of_all else 1
+    if found.axis is None and rank(scope, found.array) > most:
+        return None
+    return found if not found.by_mask or is_mask(scope, found.index) else None
+
+
+def places_of_true(scope: Scope, node: ast.AST) -> tuple[ast.expr, int | None] | None:
+    """The mask of `np.nonzero(m)[0]`, `np.where(m)[0]` and `np.flatnonzero(m)`, and the dimension, None for all in one."""
+    match node:
+        case ast.Call(args=[mask], keywords=[]) if known_object(scope, node.func) is np.flatnonzero and rank(scope, mask):
+            return mask, None
+        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int() as axis)):
+            found = nonzero_of(scope, call)
+            return None if found is None or not 0 <= axis < rank(scope, found) else (found, axis)
+    return None
+
+
+def histogram_part_of(scope: Scope, node: ast.AST) -> tuple[ast.Call, ast.expr] | None:
+    """The call, and the number of the part, of `np.histogram(x)[0]`; None for anything else."""
+    match node:
+        case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=0 | 1) as part):
+            return (call, part) if known_object(scope, call.func) is np.histogram else None
+    return None
+
+
+def nonzero_of(scope: Scope, node: ast.AST) -> ast.expr | None:
+    """The array of `np.nonzero(m)`, of `m.nonzero()` and of `np.where(m)`, which is the same; None for anything else."""
+    match node:
+        case ast.Call(args=[mask], keywords=[]) if known_object(scope, node.func) in (np.nonzero, np.where):
+            return mask if rank(scope, mask) else None
+        case ast.Call(func=ast.Attribute(value=mask, attr="nonzero"), args=[], keywords=[]):
+            return mask if rank(scope, mask) and known(scope, node.func) is None else None
+    return None
+
+
+def index_of(scope: Scope, part: ast.expr) -> ast.expr:
+    """An index, and for `np.nonzero(m)` the mask, which selects the same."""
+    mask = nonzero_of(scope, part)
+    if mask is None or is_mask(scope, mask):
+        return mask or part
+    return at_place(ast.Compare(mask, [ast.NotEq()], [ast.Constant(0)]), part)
+
+
+def ufunc_at(scope: Scope, node: ast.AST) -> object:
+    """The ufunc whose method ``at`` a call is of, as `np.add.at(x, k, v)`; None for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "at":
+        return None
+    owner = known_object(scope, node.func.value)
+    return owner if isinstance(owner, np.ufunc) else None
+
+
+def is_mask(scope: Scope, node: ast.expr) -> bool:
+    """Whether an array is surely one of booleans, as far as that is known before anything is laid out."""
+    bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    match bound:
+        case LeafRef() | ViewRef():
+            return bound.leaf.type.dtype == "bool" if isinstance(bound.leaf.type, ArrayType) else False
+        case Private(array=ArrayType(dtype=dtype)):
+            return dtype == "bool"
+    match node:
+        case ast.Compare():
+            return True
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return is_mask(scope, operand)
+        case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() | ast.BitXor(), right=right):
+            return is_mask(scope, left) and is_mask(scope, right)
+        case ast.Subscript(value=value) | ast.Attribute(value=value, attr="T"):
+            return is_mask(scope, value)
+        case ast.Call():
+            if nonzero_of(scope, node) is not None:
+                return True
+            if (view := view_word(scope, node)) is not None:
+                return is_mask(scope, view.array)
+            function = known_object(scope, node.func)
+            return isinstance(function, np.ufunc) and all(types.endswith("?") for types in function.types)
+    return False
 
 
 def _may_be_tuple(scope: Scope, part: ast.expr) -> bool:
@@ -366,12 +493,25 @@ def reduction(scope: Scope, node: ast.AST) -> str:
             return "dot"
         case ast.Call(func=func, args=args) if isinstance(bound := known(scope, func), Value):
             name = operation(bound.value).reduces
+            if bound.value is len and len(args) == 1:
+                return "len" if _counts(scope, args[0]) else ""
             if bound.value is np.dot and library_call(scope, node) is not None:
                 return ""
             return name if name and any(rank(scope, argument) for argument in args) else ""
         case ast.Call(func=ast.Attribute(value=array, attr=name)) if name in OPERATIONS.methods and rank(scope, array):
             return name
+        case ast.Attribute(value=array, attr="size") if _counts(scope, array):
+            return "len"
     return ""
+
+
+def _counts(scope: Scope, node: ast.expr) -> bool:
+    """Whether ``node`` has as many elements as its mask has True: a selection of one dimension."""
+    selection = as_selection(scope, node)
+    if selection is None or rank(scope, node) != 1:
+        return False
+    parts = parts_of(selection)
+    return len(parts) == 1 and is_mask(scope, parts[0])
 
 
 def is_in_place(scope: Scope, node: ast.AST) -> bool:

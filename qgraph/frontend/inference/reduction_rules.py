@@ -34,6 +34,8 @@ def operands_of_reduction(scope: Scope, node: ast.expr, kind: str) -> list[ast.e
         return [node.left, node.right]
     if (reduced := reduced_along(scope, node)) is not None:
         return [reduced.array]
+    if isinstance(node, ast.Attribute):
+        return [node.value]
     assert isinstance(node, ast.Call)
     base = [node.func.value] if isinstance(node.func, ast.Attribute) and rank(scope, node.func.value) else []
     operands = [*base, *node.args]

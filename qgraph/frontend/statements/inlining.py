@@ -10,7 +10,8 @@ from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
 from qgraph.frontend.inference.iteration_space import LoopCall, refuse_array
-from qgraph.frontend.inference.ranks import is_place, rank, reduction, view_word
+from qgraph.frontend.inference.ranks import histogram_part_of, is_place, places_of_true, rank, reduction, view_word
+from qgraph.frontend.inference.selected import Masked, extracted, masked_operand, with_operand
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -296,6 +297,8 @@ class _Calls(ast.NodeTransformer):
         return _load(name, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if reduction(self._scope, node):
+            return self._reduced(node)
         return self._part(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -303,6 +306,10 @@ class _Calls(ast.NodeTransformer):
 
     def _part(self, node: ast.Attribute | ast.Subscript) -> ast.expr:
         """A field of a tuple or dataclass that is made here: a name for what is made, and the field of that."""
+        if places_of_true(self._scope, node) is not None or histogram_part_of(self._scope, node) is not None:
+            assert isinstance(node.value, ast.Call)
+            self.arguments(node.value)
+            return self._array(node)
         if made_structure(self._scope, node.value) is not None:
             name = self._name("made", node)
             self._scope.names[name] = bind_value(self._region, self._scope, node.value)
@@ -310,7 +317,7 @@ class _Calls(ast.NodeTransformer):
         self.generic_visit(node)
         if _is_computed(self._scope, node.value):
             node.value = self._array(node.value)
-        return node
+        return self._array(node) if self._region.arrays.makes(self._scope, node) else node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if reduction(self._scope, node):
@@ -321,6 +328,12 @@ class _Calls(ast.NodeTransformer):
         return self._array(node) if self._region.arrays.makes(self._scope, node) else node
 
     def _reduced(self, node: ast.expr) -> ast.expr:
+        selected = masked_operand(self._scope, node)
+        if selected is not None:
+            operand, found = selected
+            mask, value = self.in_order([found.mask, found.value])
+            replaced = with_operand(node, operand, extracted(Masked(mask, value), operand))
+            return self._region.arrays.reduce(self._region, self._scope, replaced)
         self.generic_visit(node)
         if not reduction(self._scope, node):
             # What was called has given a matrix.

@@ -11,7 +11,17 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
 from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.inference.iteration_space import loop_call
-from qgraph.frontend.inference.ranks import library_call, rank, reduced_along, reduction, stores_slice
+from qgraph.frontend.inference.ranks import (
+    as_selection,
+    library_call,
+    nonzero_of,
+    places_of_true,
+    rank,
+    reduced_along,
+    reduction,
+    stores_slice,
+    ufunc_at,
+)
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -33,12 +43,14 @@ Handler = Callable[["Region", Scope, ast.stmt], None]
 class ArrayWords:
     """What a region does with arrays: a part of one, or a new one, gets a name; a reduction becomes the name of a number.
 
-    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one.
+    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one. ``funcs`` of the
+    package do what is written in the language of kernels, by name.
     """
 
     bind: Callable[[Region, Scope, ast.expr], Binding | None]
     reduce: Callable[[Region, Scope, ast.expr], ast.expr]
     makes: Callable[[Scope, ast.AST], bool]
+    funcs: Mapping[str, Func]
 
 
 class Region:
@@ -127,7 +139,9 @@ def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
         return is_parallel_loop(scope, node) or _is_unrolled(scope, node)
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and _renames(scope, node):
         return True
-    if stores_slice(scope, node) or reduction(scope, node) or reduced_along(scope, node) is not None:
+    if stores_slice(scope, node) or reduction(scope, node) or as_selection(scope, node) or ufunc_at(scope, node):
+        return True
+    if reduced_along(scope, node) is not None or nonzero_of(scope, node) is not None or places_of_true(scope, node) is not None:
         return True
     if library_call(scope, node) is not None:
         return True

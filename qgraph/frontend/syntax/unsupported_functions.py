@@ -51,6 +51,7 @@ _INSTEAD = {
     **dict.fromkeys(("nonzero", "flatnonzero", "argwhere", "extract", "compress", "delete"), _SELECT),
     **dict.fromkeys(("repeat", "tile", "meshgrid", "indices", "diag", "diagonal", "tri", "tril", "triu", "vander"), _LOOP),
     **dict.fromkeys(("cross", "convolve", "correlate", "histogram", "bincount", "cov", "corrcoef", "interp", "polyval"), _LOOP),
+    **dict.fromkeys(("digitize", "select"), _LOOP),
     **dict.fromkeys(("pinv", "qr", "svd", "eig", "eigh", "eigvals", "eigvalsh", "lstsq"), _LOOP),
 }
 # Of these only the method makes a new array: the function is elementwise.

@@ -57,7 +57,7 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
 _MAKERS = frozenset(
     {
         *("array", "empty", "zeros", "ones", "full", "ndarray", "concatenate", "stack", "hstack", "vstack", "column_stack"),
-        "reshape",
+        *("reshape", "select"),
     }
 )
 

@@ -1,0 +1,67 @@
+"""What `np.bincount`, `np.digitize` and `np.histogram` do with their elements, in the language of kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qgraph.frontend.func_decorator import func
+
+
+@func
+def edges_below(edges: Any, value: Any, right: Any) -> Any:
+    """The number of ``edges``, which increase, up to ``value``; ``right``: without those that are equal. Below nan are all."""
+    low, high = 0, edges.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        below = not edges[middle] >= value if right else not value < edges[middle]
+        if below:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@func
+def counted(x: Any, counts: Any, weights: Any = None) -> Any:
+    """Add 1, or ``weights``, to ``counts`` at ``x``; how many of them are no places there."""
+    wrong = 0
+    for i in range(x.shape[0]):
+        if x[i] >= 0 and x[i] < counts.shape[0]:
+            if weights is None:
+                counts[x[i]] += 1
+            else:
+                counts[x[i]] += weights[i]
+        else:
+            wrong += 1
+    return wrong
+
+
+@func
+def binned(x: Any, edges: Any, counts: Any, weights: Any = None) -> Any:
+    """The same in the bins between ``edges``, the last of which has its upper edge; elements elsewhere count nowhere."""
+    last = counts.shape[0]
+    for i in range(x.shape[0]):
+        if x[i] >= edges[0] and x[i] <= edges[last]:
+            place = min(edges_below(edges, x[i], False), last) - 1
+            if weights is None:
+                counts[place] += 1
+            else:
+                counts[place] += weights[i]
+    return 0
+
+
+@func
+def even_edges(edges: Any, low: Any, high: Any) -> Any:
+    """``edges``, at equal distances; whether ``low`` and ``high`` are numbers in order."""
+    n = edges.shape[0] - 1
+    half = 0.5 if low == high else 0.0
+    first, last = np.float64(low) - half, np.float64(high) + half
+    step = (last - first) / n
+    # NumPy rounds the product: it goes through memory, so that no compiler makes one operation of both.
+    for i in range(n + 1):
+        edges[i] = i * step
+    for i in range(n + 1):
+        edges[i] = last if i == n else edges[i] + first
+    return np.isfinite(last - first) and last >= first
