@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from qgraph.source import copied
@@ -62,3 +63,19 @@ class _Standing(ast.NodeTransformer):
 def names_in(node: ast.AST) -> frozenset[str]:
     """The names that are read or written under ``node``."""
     return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+
+
+def operands_of(node: ast.AST) -> list[ast.expr]:
+    """The expressions that ``node`` directly consists of, in order of evaluation."""
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+
+
+def with_operands(node: _Tree, operands: Sequence[ast.expr | None]) -> _Tree | None:
+    """``node`` with other operands; None where one of them is None."""
+    if None in operands:
+        return None
+    given: dict[ast.AST, ast.expr | None] = dict(zip(operands_of(node), operands, strict=True))
+    result = copy.copy(node)
+    for name, value in ast.iter_fields(node):
+        setattr(result, name, [given.get(each, each) for each in value] if isinstance(value, list) else given.get(value, value))
+    return result

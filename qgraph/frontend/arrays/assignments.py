@@ -18,7 +18,8 @@ from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
-from qgraph.frontend.inference.ranks import is_in_place, is_selection, is_slice, rank, ufunc_at
+from qgraph.frontend.inference.ranks import is_selection, rank
+from qgraph.frontend.inference.stores import is_in_place, is_slice, ufunc_at
 from qgraph.frontend.names.bindings import (
     Binding,
     HostExpr,

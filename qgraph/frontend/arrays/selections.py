@@ -21,18 +21,9 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import array_operands, check_in_place
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, fixed, word
 from qgraph.frontend.inference.number_types import type_of_new_array
-from qgraph.frontend.inference.ranks import (
-    index_of,
-    is_ellipsis,
-    is_mask,
-    is_new_axis,
-    is_place,
-    nonzero_of,
-    parts_of,
-    rank,
-    ufunc_at,
-)
+from qgraph.frontend.inference.ranks import index_of, is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, parts_of, rank
 from qgraph.frontend.inference.selected import only_mask, unmasked
+from qgraph.frontend.inference.stores import ufunc_at
 from qgraph.frontend.names.bindings import Extent, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope

@@ -11,7 +11,8 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.ranks import is_in_place, is_slice, known, may_be_tuple, new_array, parts_of, rank, reduction
+from qgraph.frontend.inference.ranks import known, may_be_tuple, new_array, parts_of, rank, reduction
+from qgraph.frontend.inference.stores import is_in_place, is_slice
 from qgraph.frontend.names.bindings import Private, Value
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax.parse import SourceFunction

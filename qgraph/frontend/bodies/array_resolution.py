@@ -13,13 +13,14 @@ from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.ranks import operands_of, rank, reduction
+from qgraph.frontend.inference.ranks import rank, reduction
 from qgraph.frontend.inference.reduction_rules import range_of
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax.unsupported_syntax import REJECTED
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.trees import operands_of
 
 
 class ArrayResolution(ValueResolution):

@@ -17,31 +17,23 @@ from typing import Any
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.bodies.array_expressions import array_of
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
+from qgraph.frontend.bodies.row_elements import item, places_of_rows, taken_apart
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_whole, word
-from qgraph.frontend.inference.ranks import (
-    is_new_axis,
-    known,
-    known_object,
-    may_be_tuple,
-    operands_of,
-    parts_of,
-    rank,
-    with_operands,
-)
+from qgraph.frontend.inference.ranks import is_new_axis, known, known_object, may_be_tuple, parts_of, rank
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Private, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, TailFound, names_its_fields
-from qgraph.ir.trees import assign, at_place, load
+from qgraph.ir.trees import assign, at_place, load, operands_of, with_operands
 from qgraph.language import Func
 from qgraph.operations import random_numbers, vectors
 from qgraph.operations.table import OPERATIONS, is_one_of
 from qgraph.operations.vectors import Components, Shape
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import as_written, standing_for
 
 _MAKERS = (vectors.vec, vectors.mat)
 
@@ -234,7 +226,7 @@ class VectorResolution(ArrayResolution):
 
     def _last_axes(self, node: ast.expr) -> _LastAxes | None:
         """What is known of a part of an array that has its last axes; None for any other part."""
-        base, indices = _taken_apart(self._scope, node)
+        base, indices = taken_apart(self._scope, node)
         if any(isinstance(each, ast.Slice) or is_new_axis(self._scope, each) for each in indices):
             return None
         match known(self._scope, base):
@@ -282,7 +274,7 @@ class VectorResolution(ArrayResolution):
         if not all(1 <= extent <= vectors.MOST for extent in shape):
             found = f"`{as_written(node)}` has {' by '.join(map(str, shape))} elements"
             raise self._scope.error(found, node, f"a vector has 1 to {vectors.MOST} components: write a loop")
-        rows = [word(self._scope, vectors.vec, *(_item(node, place) for place in places)) for places in _places_of_rows(shape)]
+        rows = [word(self._scope, vectors.vec, *(item(node, place) for place in places)) for places in places_of_rows(shape)]
         made = rows[0] if len(shape) == 1 else word(self._scope, vectors.mat, *rows)
         return standing_for(at_place(made, node), node)
 
@@ -429,7 +421,7 @@ class VectorResolution(ArrayResolution):
             part: ast.expr = load(whole)
             for index in place:
                 part = ast.Subscript(part, ast.Constant(index), ast.Load())
-            element = _item(target, place)
+            element = item(target, place)
             element.ctx = ast.Store()
             made = ast.Assign([element], part) if isinstance(node, ast.Assign) else ast.AugAssign(element, node.op, part)
             statements.append(made)
@@ -463,42 +455,3 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
             yield from _pairs(each, part)
     else:
         yield target, value
-
-
-def _places_of_rows(shape: Shape) -> list[list[tuple[int, ...]]]:
-    if len(shape) == 1:
-        return [[(k,) for k in range(shape[0])]]
-    return [[(row, k) for k in range(shape[1])] for row in range(shape[0])]
-
-
-def _taken_apart(scope: Scope, node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
-    """The array that ``node`` is a part of, and the indices."""
-    indices: list[ast.expr] = []
-    while isinstance(node, ast.Subscript) and known(scope, node) is None:
-        indices[:0] = _without_wholes(node)
-        node = node.value
-    return node, indices
-
-
-def _without_wholes(node: ast.Subscript) -> list[ast.expr]:
-    """The indices of ``x[i, :]`` without what takes all of the last axes."""
-    indices = parts_of(node)
-    while indices and isinstance(indices[-1], ast.Slice) and ast.unparse(indices[-1]) in (":", "::"):
-        indices = indices[:-1]
-    return indices
-
-
-def _item(node: ast.expr, place: Sequence[int]) -> ast.Subscript:
-    """An element of a row, by its place there."""
-    base, indices = (node.value, _without_wholes(node)) if isinstance(node, ast.Subscript) else (node, [])
-    every = [*map(copied, indices), *map(ast.Constant, place)]
-    inside = every[0] if len(every) == 1 else ast.Tuple(every, ast.Load())
-    return at(ast.Subscript(_read(base), inside, ast.Load()), node)
-
-
-def _read(node: ast.expr) -> ast.expr:
-    found = copied(node)
-    for child in ast.walk(found):
-        if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)):
-            child.ctx = ast.Load()
-    return found

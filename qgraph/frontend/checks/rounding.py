@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from qgraph.frontend.checks.zero_division import is_array, is_range, static_object, values_of
-from qgraph.frontend.inference.ranks import operands_of
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ScalarType
+from qgraph.ir.trees import operands_of
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
-from qgraph.frontend.inference.ranks import operands_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
+from qgraph.ir.trees import operands_of
 from qgraph.operations.table import operation
 from qgraph.source import Span
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from qgraph import language
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.indexing import is_natural
-from qgraph.frontend.inference.ranks import operands_of
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, Private, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.faults import Fault
+from qgraph.ir.trees import operands_of
 from qgraph.operations import intrinsics
 from qgraph.operations.table import is_one_of
 from qgraph.source import as_written

@@ -16,7 +16,6 @@ from qgraph.frontend.inference.ranks import (
     known_object,
     library_call,
     library_operands,
-    operands_of,
     places_of_true,
     rank,
     reduced_along,
@@ -25,6 +24,7 @@ from qgraph.frontend.inference.ranks import (
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
+from qgraph.ir.trees import operands_of
 from qgraph.operations.library_functions import LibraryFunction
 from qgraph.operations.table import OPERATIONS, operation
 

@@ -10,9 +10,9 @@ import numpy as np
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import is_elementwise, is_place, known_object, new_array, operands_of, rank
+from qgraph.frontend.inference.ranks import is_elementwise, is_place, known_object, new_array, rank
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.trees import at_place
+from qgraph.ir.trees import at_place, operands_of
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied
 

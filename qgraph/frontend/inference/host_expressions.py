@@ -11,13 +11,12 @@ from typing import cast
 import numpy as np
 
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of
-from qgraph.frontend.inference.ranks import operands_of, with_operands
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test
 from qgraph.ir.argument_types import ScalarType
-from qgraph.ir.trees import load
+from qgraph.ir.trees import load, operands_of, with_operands
 from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, copied
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,13 +17,11 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, St
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.trees import at_place
+from qgraph.ir.trees import at_place, operands_of
 from qgraph.language import Func
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
-
-_Expression = TypeVar("_Expression", bound=ast.expr)
 
 
 def known(scope: Scope, node: ast.expr) -> Binding | None:
@@ -249,22 +245,6 @@ def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     return bool(operation(known_object(scope, func)).elementwise)
 
 
-def operands_of(node: ast.AST) -> list[ast.expr]:
-    """The expressions that ``node`` directly consists of, in order of evaluation."""
-    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
-
-
-def with_operands(node: _Expression, operands: Sequence[ast.expr | None]) -> _Expression | None:
-    """``node`` with other operands; None where one of them is None."""
-    if None in operands:
-        return None
-    given: dict[ast.AST, ast.expr | None] = dict(zip(operands_of(node), operands, strict=True))
-    result = copy.copy(node)
-    for name, value in ast.iter_fields(node):
-        setattr(result, name, [given.get(each, each) for each in value] if isinstance(value, list) else given.get(value, value))
-    return result
-
-
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
     """The indices between the brackets."""
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -377,14 +357,6 @@ def index_of(scope: Scope, part: ast.expr) -> ast.expr:
     if mask is None or is_mask(scope, mask):
         return mask or part
     return at_place(ast.Compare(mask, [ast.NotEq()], [ast.Constant(0)]), part)
-
-
-def ufunc_at(scope: Scope, node: ast.AST) -> object:
-    """The ufunc whose method ``at`` a call is of, as `np.add.at(x, k, v)`; None for anything else."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "at":
-        return None
-    owner = known_object(scope, node.func.value)
-    return owner if isinstance(owner, np.ufunc) else None
 
 
 def is_mask(scope: Scope, node: ast.expr) -> bool:
@@ -512,25 +484,3 @@ def _counts(scope: Scope, node: ast.expr) -> bool:
         return False
     parts = parts_of(selection)
     return len(parts) == 1 and is_mask(scope, parts[0])
-
-
-def is_in_place(scope: Scope, node: ast.AST) -> bool:
-    """Whether a statement such as `x *= 2` changes the elements of the array ``x``."""
-    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and rank(scope, node.target) > 0
-
-
-def is_slice(scope: Scope, target: ast.expr) -> bool:
-    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
-    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
-
-
-def stores_slice(scope: Scope, node: ast.AST) -> bool:
-    """Whether a statement assigns an array, or part of one, as a whole."""
-    match node:
-        case ast.Assign(targets=targets):
-            parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
-        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-            parts = [target]
-        case _:
-            return False
-    return is_in_place(scope, node) or any(isinstance(part, ast.Subscript) and rank(scope, part) for part in parts)

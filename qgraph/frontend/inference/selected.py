@@ -13,14 +13,12 @@ from qgraph.frontend.inference.ranks import (
     is_elementwise,
     is_mask,
     is_selection,
-    operands_of,
     parts_of,
     rank,
     reduction,
-    with_operands,
 )
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.trees import at_place
+from qgraph.ir.trees import at_place, operands_of, with_operands
 from qgraph.source import standing_for
 
 

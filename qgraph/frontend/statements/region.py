@@ -19,9 +19,8 @@ from qgraph.frontend.inference.ranks import (
     rank,
     reduced_along,
     reduction,
-    stores_slice,
-    ufunc_at,
 )
+from qgraph.frontend.inference.stores import stores_slice, ufunc_at
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned

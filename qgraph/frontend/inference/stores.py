@@ -1,0 +1,40 @@
+"""Statements that store arrays as a whole, or parts of them: known before anything is laid out."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.names.scope import Scope
+
+
+def is_in_place(scope: Scope, node: ast.AST) -> bool:
+    """Whether a statement such as `x *= 2` changes the elements of the array ``x``."""
+    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and rank(scope, node.target) > 0
+
+
+def is_slice(scope: Scope, target: ast.expr) -> bool:
+    """Whether an assignment to ``target`` is one to a part of an array, and not to an element of a tuple of arrays."""
+    return isinstance(target, ast.Subscript) and rank(scope, target) > 0 and known(scope, target) is None
+
+
+def stores_slice(scope: Scope, node: ast.AST) -> bool:
+    """Whether a statement assigns an array, or part of one, as a whole."""
+    match node:
+        case ast.Assign(targets=targets):
+            parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            parts = [target]
+        case _:
+            return False
+    return is_in_place(scope, node) or any(isinstance(part, ast.Subscript) and rank(scope, part) for part in parts)
+
+
+def ufunc_at(scope: Scope, node: ast.AST) -> object:
+    """The ufunc whose method ``at`` a call is of, as `np.add.at(x, k, v)`; None for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "at":
+        return None
+    owner = known_object(scope, node.func.value)
+    return owner if isinstance(owner, np.ufunc) else None
