@@ -224,9 +224,9 @@ class Specialisation:
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
         self.variant, self.aliases = variant, aliases
         self.plan: GraphPlan = variant.plan_for(aliases)
-        # Arrays that share memory may need temporaries, and so may loops in tiles, and these numbers of their own.
+        # Where arrays share memory calls may be refused, and temporaries needed; so are those of loops in tiles, with their numbers.
         program = self.plan.program
-        own = program.host_values != variant.program.host_values
+        own = aliases or program.host_values != variant.program.host_values
         self.host_values = HostValues(program).of if own else variant.host_values
         self.executable: Executable | None = None
         self._launched: LastLaunch | None = None
