@@ -26,6 +26,7 @@ QUESTIONS = (
     "ladders",
     "programs",
     "cpu",
+    "overlapped_tiles",
     "bounds",
     "check_speed",
     "histogram",

@@ -138,10 +138,9 @@ def with_inner_loops(u, v, w, a, n):
     return t
 
 
-@pytest.mark.parametrize("kernel", [there_and_back, copied_back])
 @pytest.mark.needs("compiler")
-def test_two_arrays(kernel):
-    compared = Compared(kernel)
+def test_two_arrays():
+    compared = Compared(there_and_back)
     for shape in SHAPES:
         for count in COUNTS:
             compared(integers(shape), count)
@@ -492,7 +491,7 @@ def function_of(seed):
     return names[f"program_{seed}"]
 
 
-@pytest.mark.parametrize("seed", [*range(2), *thorough(*range(2, 8))])
+@pytest.mark.parametrize("seed", [*range(2), *thorough(*range(2, 5))])
 @pytest.mark.needs("compiler")
 def test_random_stencils(seed):
     function = function_of(seed)
