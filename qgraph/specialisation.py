@@ -224,7 +224,7 @@ class Specialisation:
     def __init__(self, variant: Variant, aliases: Aliases) -> None:
         self.variant, self.aliases = variant, aliases
         self.plan: GraphPlan = variant.plan_for(aliases)
-        # Where arrays share memory calls may be refused, and temporaries needed; so are those of loops in tiles, with their numbers.
+        # Where arrays share memory calls may be refused, and need temporaries, as loops in tiles do, with numbers of their own.
         program = self.plan.program
         own = aliases or program.host_values != variant.program.host_values
         self.host_values = HostValues(program).of if own else variant.host_values
