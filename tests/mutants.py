@@ -97,7 +97,7 @@ MUTANTS = (
         "specialisation.py",
         "own = aliases or program",
         "own = program",
-        "diagnostics",
+        "diagnostics/test_messages.py",
     ),
     Mutant(
         "the identity of + is +0.0",
