@@ -16,7 +16,7 @@ from benchmarks import plots, timing
 from benchmarks.results import Answer, Target, main
 from qgraph.lowering.loops import overlapped_tiles
 
-SIZES = (2048, 4096, 6144)
+SIZES = (2048, 4096)
 # Iterations of a call: some turns, and some that are left.
 ITERATIONS = 200
 WANTED_FROM, WANTED = 4096, 2.0
@@ -67,7 +67,7 @@ def measure(quick: bool) -> Answer:
             for n in SIZES[:1] if quick else SIZES:
                 arrays = [np.random.default_rng(k).random((n, n)).astype(dtype) for k in range(count)]
                 _check(program, kernels, arrays)
-                times, ratio = _times(kernels, arrays, rounds=3 if quick else 7)
+                times, ratio = _times(kernels, arrays, rounds=3 if quick else 5)
                 columns = {version: timed.each(ITERATIONS).as_json() for version, timed in times.items()}
                 answer.rows.append({"program": program, "dtype": np.dtype(dtype).name, "n": n, **columns, "ratio": ratio})
                 if n >= WANTED_FROM:

@@ -26,7 +26,6 @@ QUESTIONS = (
     "ladders",
     "programs",
     "cpu",
-    "overlapped_tiles",
     "bounds",
     "check_speed",
     "histogram",
