@@ -21,8 +21,8 @@ def histograms(x: Any, w: Any, k: Any, edges: Any, n: int) -> Any:
     return counts, made, weighted, between, given, np.histogram(x)[1], np.histogram(x, n)[0] / np.sum(np.histogram(x, n)[0])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int32", "int64"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+@pytest.mark.parametrize("seed", range(1))
 def test_histograms(check: Any, dtype: str, seed: int) -> None:
     def arguments() -> tuple[Any, ...]:
         weights = np.random.default_rng(seed).random(60), np.random.default_rng(seed).integers(-3, 9, 60)
