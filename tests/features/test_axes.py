@@ -35,8 +35,8 @@ def spreads(x: Any) -> Any:
     return np.ptp(x, axis=0), np.ptp(x), x.var(axis=1, ddof=1), np.std(x, (0, 1), ddof=2), np.linalg.norm(x, axis=1)
 
 
-SHAPES = [(2, 3, 4), *thorough((1, 3, 1), (5, 1, 2))]
-REAL = ["float32", "int16", *thorough("float64", "int8", "int32", "int64", "uint8")]
+SHAPES = [(2, 3, 4), *thorough((5, 1, 2))]
+REAL = ["float32", "int16", *thorough("float64", "uint8")]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
