@@ -58,7 +58,7 @@ VERSIONS = ("plain", "tiles")
 
 
 def measure(quick: bool) -> Answer:
-    """Milliseconds a sweep, both versions taking turns; each starts from the same arrays."""
+    """Microseconds a sweep, both versions taking turns; each starts from the same arrays."""
     answer = Answer("overlapped_tiles", "CPU: sweeps in tiles, us a sweep", ("program", "dtype", "n", *VERSIONS, "ratio"))
     for program, (function, count) in PROGRAMS.items():
         for dtype in (np.float32, np.float64):

@@ -148,3 +148,23 @@ def _run_batch(features: Features, attempt: _Attempt, examples: int, number: int
         # What failed is noted by the attempt.
         if attempt.failed is None:
             raise
+
+
+def drawn(count: int, strategy: Any) -> list[Program]:
+    """Some programs, the same each time."""
+    found: list[Program] = []
+
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(strategy)
+    def collect(program: Program) -> None:
+        found.append(program)
+
+    collect()
+    return found

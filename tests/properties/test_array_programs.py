@@ -10,12 +10,10 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 import qgraph
-from tests.properties.features import EVERYTHING, Features, features_for
-from tests.properties.hunting import hunt
-from tests.properties.programs import Program
+from tests.properties.features import EVERYTHING, features_for
+from tests.properties.hunting import drawn, hunt
 from tests.properties.running import Mismatch
 from tests.properties.whole.programs import array_programs
 from tests.properties.whole.running import ArrayRunner
@@ -51,26 +49,6 @@ WORDS = (
 )
 
 
-def drawn(count: int, features: Features = EVERYTHING) -> list[Program]:
-    """Some programs, the same each time."""
-    found: list[Program] = []
-
-    @settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
-    @given(array_programs(features))
-    def collect(program: Program) -> None:
-        found.append(program)
-
-    collect()
-    return found
-
-
 class Plain(ArrayRunner):
     """Runs programs as plain Python twice."""
 
@@ -98,7 +76,7 @@ def test_array_programs_are_compiled_for_cuda():
 @pytest.mark.needs("speed")
 def test_programs_are_valid_and_use_the_language():
     runner = Plain("cpu")
-    found = drawn(160)
+    found = drawn(160, array_programs(EVERYTHING))
     for program in found:
         runner(program)
     runner.close()

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.properties.arguments import ArrayArgument, make
-from tests.properties.features import EVERYTHING, Features, features_for
-from tests.properties.hunting import hunt
-from tests.properties.programs import Program, programs
+from tests.properties.features import EVERYTHING, features_for
+from tests.properties.hunting import drawn, hunt
+from tests.properties.programs import programs
 from tests.properties.running import Mismatch, Runner
 
 SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "6"))
@@ -55,26 +54,6 @@ def test_programs_with_fused_loops(backend):
     assert not report.findings, "\n\n".join(f"{f.error}\n\n{f.source}" for f in report.findings)
 
 
-def drawn(count: int, features: Features = EVERYTHING) -> list[Program]:
-    """Some programs, the same each time."""
-    found: list[Program] = []
-
-    @settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
-    @given(programs(features))
-    def collect(program: Program) -> None:
-        found.append(program)
-
-    collect()
-    return found
-
-
 class Plain(Runner):
     """Runs programs as plain Python twice: it must find nothing, and finds what generates bad programs."""
 
@@ -88,7 +67,7 @@ class Plain(Runner):
 @pytest.mark.needs("speed")
 def test_programs_are_valid_and_use_the_language():
     runner = Plain("cpu")
-    found = drawn(240)
+    found = drawn(240, programs(EVERYTHING))
     for program in found:
         runner(program)
     runner.close()
@@ -99,13 +78,13 @@ def test_programs_are_valid_and_use_the_language():
 
 def test_a_feature_that_is_off_is_not_used():
     off = EVERYTHING.without("scalars", "functions", "calls", "whiles", "matches", "atomics")
-    sources = "".join(program.source for program in drawn(60, off))
+    sources = "".join(program.source for program in drawn(60, programs(off)))
     assert "for i0 in range(" in sources
     assert not [word for word in ("s0 =", "@qgraph.func", "match ", "atomic_") if word in sources]
 
 
 def test_equal_arguments_are_made_each_time():
-    for program in drawn(40):
+    for program in drawn(40, programs(EVERYTHING)):
         for first, second in zip(*(make(program.arguments, 1, program.seed) for _ in range(2)), strict=True):
             np.testing.assert_array_equal(first, second)
 
@@ -135,7 +114,7 @@ def test_a_wrong_backend_is_found_and_the_program_made_small():
 
 def test_arrays_share_memory_where_they_should():
     shared = 0
-    for program in drawn(150):
+    for program in drawn(150, programs(EVERYTHING)):
         for call in range(program.calls):
             values = make(program.arguments, call, program.seed)
             memories: dict[int, np.ndarray] = {}

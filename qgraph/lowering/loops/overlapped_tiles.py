@@ -157,7 +157,6 @@ class _Tiler:
             names=code.names(),
             effects=Effects(touched - written | others, written) if code.back else Effects(touched, others),
             verdict=Verdict("independent", "each tile stores what it owns"),
-            races=tuple(race for task in tasks for race in task.races),
             scalars=code.scalars,
             selections=code.stencils.selections,
             note=f"{code.sweeps} iterations in tiles of {TILE[0]} by {TILE[1]} elements with a halo of {HALO}",

@@ -155,10 +155,10 @@ class _InTile(ast.NodeTransformer):
 
     def _moved(self, index: ast.expr, axis: int) -> ast.expr:
         place = self._stage.places[axis]
-        if place.axis is None:
-            # That of the writes is known; others are so far from it.
-            _, offset = taken_apart(index)
-            index = parsed(f"{place.base} + {offset}" if place.base else str(offset))
+        base, offset = taken_apart(index)
+        if base is None and offset < 0:
+            # Counted from the end, which a tile has elsewhere.
+            index = parsed(f"{place.base} + {offset}")
         moved: ast.expr = ast.BinOp(index, ast.Sub(), load(f"_from{axis}"))
         return call_of("_assume_ge", moved, ast.Constant(0)) if place.axis is None else moved
 

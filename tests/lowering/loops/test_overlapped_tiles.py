@@ -182,11 +182,12 @@ def test_inner_loops_funcs_and_numbers():
 
 def swapped(u, v, n, dt):
     rows, columns = u.shape
+    last = rows - 1
     for _ in qgraph.serial(range(n)):
         for i, j in qgraph.ndrange((1, rows - 1), (2, columns - 1)):
             v[i, j] = u[i, j] + dt * (u[i - 1, j] + u[i + 1, j] + u[i, j - 2] + u[i, j + 1] - 4.0 * u[i, j])
         for j in range(columns):
-            v[-1, j] = v[rows - 2, j]
+            v[last, j] = v[rows - 2, j] + v[-3, j]
         u, v = v, u
 
 
@@ -491,15 +492,10 @@ def function_of(seed):
     return names[f"program_{seed}"]
 
 
-@pytest.mark.parametrize("seed", [*range(2), *thorough(*range(2, 5))])
+@pytest.mark.parametrize("seed", [1, 2, *thorough(3, 4, 5)])
 @pytest.mark.needs("compiler")
 def test_random_stencils(seed):
-    function = function_of(seed)
-    kernel = qgraph.kernel(fuse=True, backend="cpu")(function)
-    arrays = [*integers((31, 47), 3), np.arange(5)]
-    if not in_tiles(kernel, *arrays, 9)[0]:
-        pytest.skip("a stencil that reaches too far")
-    compared = Compared(function)
+    compared = Compared(function_of(seed))
     for shape in ((31, 47), (12, 100), (60, 13)):
         for count in (1, 9, 26):
             compared([*integers(shape, 3), np.arange(5)], count)
