@@ -18,6 +18,9 @@ def of_numbers(n: int, low: float, x: Any) -> Any:
         np.arange(n),
         np.arange(2, 2 * n, 3),
         np.arange(low, 3.0, 0.5),
+        # NumPy counts on by the difference of the first two elements.
+        np.arange(0, 2.5, 0.5, dtype=np.int64),
+        np.arange(2**24, 2**24 + n, dtype=np.float32),
         np.eye(n) * 2,
         np.eye(n, n + 1, k=-1, dtype=np.int32),
         np.identity(3),

@@ -124,10 +124,14 @@ def _arange(
         count = make.derived("max(0, ceil((last - first) / by))", first=first, last=last, by=by, ceil=ceil)
     else:
         count = make.derived("len(range(first, last, by))", first=first, last=last, by=by)
-    values = [make.number(low), make.number(step)]
+    values = {"first": make.number(low), "by": make.number(step)}
 
     def element(indices: Indices) -> ast.expr:
-        return written("first + i * by", i=indices[0], first=values[0], by=values[1])
+        if not floats and kind.kind != "f":
+            return written("first + i * by", i=indices[0], **values)
+        # NumPy converts the first two elements, and counts on by their difference.
+        two = {"first": make.cast(values["first"], kind), "second": make.cast(written("first + by", **values), kind)}
+        return written("first + kind(i) * (second - first)", i=indices[0], kind=word(make.scope, kind.type).func, **two)
 
     return Indexed([count], kind, element)
 
@@ -373,7 +377,7 @@ def _reshaped(make: Maker, of: Source, parts: Sequence[ast.expr], shares: Source
     extents = [ONE if open_ else make.size(each) for each, open_ in zip(parts, unknown, strict=True)]
     size = make.product(of.extents)
     if unknown.count(True) == 1:
-        extents[unknown.index(True)] = make.derived("n // max(1, m)", n=size, m=make.product(extents))
+        extents[unknown.index(True)] = make.derived("n // m if m else -1", n=size, m=make.product(extents))
     text = as_written(make.node).replace("%", "%%")
     found = f"`{text}` gives %d elements a shape of %d"
     make.check("a == b", found, "give it as many elements", a=size, b=make.product(extents))
