@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.ir.program import Cast
-from qgraph.operations.combinations import BY_SYNTAX, kept_by
+from qgraph.operations.combinations import BY_SYNTAX, combined_by
 
 _TESTS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -125,7 +125,7 @@ class Combining(ABC):
                 return self._choice(value, key)
             case ast.Call(func=ast.Name(id=name), args=[_, _, *more] as operands, keywords=[]):
                 word = self.names.get(name)
-                operator: str = "" if more and isinstance(word, np.ufunc) else kept_by(word)
+                operator = "" if more and isinstance(word, np.ufunc) else combined_by(word)
             case ast.BoolOp(op=op, values=operands) if self.is_bool(key):
                 operator = "and" if isinstance(op, ast.And) else "or"
             case _:

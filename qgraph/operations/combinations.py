@@ -40,7 +40,7 @@ class Combination:
         identity: of a dtype's name, Python's text of the value that changes nothing; ``_infinity`` stands for that float.
         updates: the statements that combine; what they left out of an array goes there by the first.
         syntax: operators of augmented assignments without atomics.
-        functions: of two numbers, each gives the one that is kept.
+        functions: of two numbers, each combines them.
         keeps: which of two numbers is kept, where one is.
         better: how a number that is kept compares with the one before.
         integers_only: its atomics are those of integers.
@@ -84,6 +84,7 @@ COMBINATIONS = (
             Update("+", language.atomic_add, ast.Add, intrinsics.split_add),
             Update("-", language.atomic_sub, ast.Sub, intrinsics.split_sub),
         ),
+        functions=(intrinsics.reassociable_add,),
     ),
     Combination("*", lambda _: "1", syntax=(ast.Mult,)),
     Combination(
@@ -135,6 +136,6 @@ BY_SYMBOL = {update.symbol: (each, update) for each in COMBINATIONS for update i
 BY_ATOMIC = {update.atomic: (each, update) for each in COMBINATIONS for update in each.updates}
 
 
-def kept_by(function: object) -> Literal["", "min", "max"]:
-    """Which of two numbers a function keeps, if it keeps one."""
-    return next((each.keeps for each in COMBINATIONS if any(function is known for known in each.functions)), "")
+def combined_by(function: object) -> str:
+    """The name of the combination that a function of two numbers is, if it is one."""
+    return next((each.name for each in COMBINATIONS if any(function is known for known in each.functions)), "")

@@ -50,6 +50,17 @@ def test_sums_along_axes(check: Any, function: Any, dtype: str, shape: tuple[int
         check(function, lambda: (numbers(shape, dtype),))
 
 
+def long_sums(x: Any) -> Any:
+    return x.sum(axis=1), x.mean(axis=-1)
+
+
+def test_many_numbers_of_single_precision_are_summed_as_exactly_as_by_numpy(check: Any) -> None:
+    def rows() -> tuple[np.ndarray, ...]:
+        return (np.repeat(np.array([[0.1], [1.3]], np.float32), 5000, axis=1),)
+
+    check(long_sums, rows, tolerance=2e-6)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", REAL)
 @pytest.mark.parametrize("function", [extremes, spreads])

@@ -18,10 +18,12 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import evaluated, evaluated_arguments
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.trees import assign, load, stored
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": ast.Lt, "argmax": ast.Gt}
+_WIDER = {"float16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _TOTAL, _VALUE, _PLACE = f"{ADDED}total", f"{ADDED}value", f"{ADDED}place"
 
 
@@ -77,12 +79,17 @@ class _Along(Elements):
         kind = self._reduced.kind
         product = kind == "prod"
         start: ast.expr = ast.Constant(1 if product else 0)
-        wide = np.float32 if dtype == np.float16 else np.int64 if kind == "count_nonzero" else summed(kind, dtype)
+        wide = np.int64 if kind == "count_nonzero" else summed(kind, dtype)
+        # One sum after the other, where NumPy adds in pairs: of 2e7 float32 ones a float32 would be 1.7e7.
+        wide = _WIDER.get(str(dtype), wide)
         if wide is not None:
             value = word(self.scope, wide, value)
         if dtype is not None:
             start = word(self.scope, dtype.type if wide is None else wide, start)
-        step = ast.AugAssign(stored(_TOTAL), ast.Mult() if product else ast.Add(), value)
+        step: ast.stmt = ast.AugAssign(stored(_TOTAL), ast.Mult() if product else ast.Add(), value)
+        if dtype is not None and dtype.kind == "f" and not product:
+            # NumPy adds in an order of its own too; in program order a CPU would wait for each addition.
+            step = assign(_TOTAL, word(self.scope, intrinsics.reassociable_add, load(_TOTAL), value))
         size = self.size(self._node, self._reduced.axes)
         result = finished(self.scope, self._node, kind, load(_TOTAL), size)
         return [assign(_TOTAL, start), *self._loops([step])], result

@@ -30,7 +30,7 @@ from qgraph.frontend.facts.abstract_values import (
 from qgraph.frontend.facts.loop_facts import Accesses, Axis, LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.ir.functions import Function
-from qgraph.operations.combinations import kept_by
+from qgraph.operations.combinations import combined_by
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of
@@ -161,7 +161,7 @@ class _Walker(Caller):
     def extreme(self, target: ast.Subscript, call: ast.Call) -> tuple[str, ast.expr | None]:
         """("min" or "max", e) of ``a[k] = min(a[k], e)``; e is None for other calls."""
         function = self.resolve(call.func)
-        sign = kept_by(function) if function in (min, max) else ""
+        sign = combined_by(function) if function in (min, max) else ""
         if not sign or len(call.args) != 2 or call.keywords or not self.is_repeatable(target):
             return "", None
         text = ast.unparse(target)
