@@ -165,6 +165,27 @@ def test_a_new_array_in_the_place_of_another(check: Any, steps: int, n: int) -> 
     check(another_one_each_time, lambda: (np.arange(4.0), np.arange(4.0) * 3, steps, n))
 
 
+def kept_on_some_path(x: Any, y: Any, way: int) -> Any:
+    t, u = x + 1, x * 2
+    if y[0] > 3:
+        t = y * 5
+    match y[1]:
+        case 1:
+            u = y * 7
+        case 2:
+            t = t + u
+    if y[2] > 0:
+        y[:] = u
+    elif way:
+        u = t * 3
+    return t, u
+
+
+@pytest.mark.parametrize("y", [(4, 1, 0), (0, 2, 0), (4, 3, 1), (0, 1, 1)])
+def test_a_path_that_keeps_the_array_of_before(check: Any, y: tuple[int, ...]) -> None:
+    check(kept_on_some_path, lambda: (np.arange(3), np.array(y), 1))
+
+
 def rows_of_what_is_bound_again(x: Any, y: Any) -> Any:
     t = x + 0
     for v in qgraph.serial(t):
