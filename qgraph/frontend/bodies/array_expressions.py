@@ -128,6 +128,7 @@ def array_target(scope: Scope, node: ast.Assign | ast.AugAssign, targets: Sequen
         f"`{as_written(slices[0])}` is assigned together with others",
         slices[0],
         "write one statement for each part of an array",
+        in_order=not isinstance(value, ast.Tuple),
     )
 
 
@@ -162,6 +163,7 @@ def refuse_masks(scope: Scope, node: ast.expr) -> None:
                 f"the index `{as_written(part)}` is no integer and no slice",
                 part,
                 "to select by an array, write a loop over its elements",
+                in_order=True,
             )
 
 

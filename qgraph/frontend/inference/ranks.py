@@ -89,7 +89,7 @@ def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
     hint = unsupported_functions.instead(node, known_object(scope, node.func) if isinstance(node, ast.Call) else None)
     if reduced_along(scope, node) is not None:
         hint = "in a loop reduce to one number at a time, np.sum(u[i, :, k]); along axes outside of it, of whole arrays"
-    return scope.error(f"`{as_written(node)}` is a new array", node, hint)
+    return scope.error(f"`{as_written(node)}` is a new array", node, hint, in_order=True)
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:

@@ -70,7 +70,12 @@ class Frame:
         self._names_assigned: set[str] = set()
         self._collect(tree.body, nested=False)
         self._read_elsewhere = _read_outside_their_loops(tree.body)
-        self._last_read = {name: child.lineno for child in preorder(tree.body) if (name := name_read(child)) is not None}
+        # The last line that reads each name.
+        self._last_read: dict[str, int] = {}
+        for child in preorder(tree.body):
+            name = name_read(child)
+            if name is not None and isinstance(child, (ast.Name, ast.AugAssign)):
+                self._last_read[name] = child.lineno
         self.returns: Structure | None = None
         # Arrays that change places, made for names of this function.
         self.selections: set[str] = set()
