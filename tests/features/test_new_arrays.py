@@ -165,6 +165,17 @@ def test_a_new_array_in_the_place_of_another(check: Any, steps: int, n: int) -> 
     check(another_one_each_time, lambda: (np.arange(4.0), np.arange(4.0) * 3, steps, n))
 
 
+def parts_of_what_has_no_name(x: Any, k: Any) -> Any:
+    root, turned = np.sqrt(x)[k], (x[:, None] * k).T
+    if np.ndim(x) == 1:
+        root += 1
+    return root, turned, np.linspace(0.0, 1.0, 5)[k] + (x + 1)[::-1][k]
+
+
+def test_parts_of_expressions(check: Any) -> None:
+    check(parts_of_what_has_no_name, lambda: (np.arange(4.0), np.array([3, 0, -1])))
+
+
 def kept_on_some_path(x: Any, y: Any, way: int) -> Any:
     t, u = x + 1, x * 2
     if y[0] > 3:

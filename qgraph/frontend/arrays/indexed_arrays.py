@@ -118,7 +118,8 @@ class Maker:
         host = host_expression(self.region.unit, self.scope, node)
         if host is None:
             raise self.refused(
-                f"the size `{as_written(node)}` is known on the device only", "use shapes, scalar arguments and constants"
+                f"the size `{as_written(node)}` is known on the device only",
+                "use shapes, scalar arguments and constants, and unroll loops that it varies with: qgraph.static(range(3))",
             )
         return host
 

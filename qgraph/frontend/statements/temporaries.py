@@ -204,7 +204,8 @@ def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str
         raise KernelSyntaxError(
             f"the size `{as_written(node)}` of a temporary is known on the device only",
             scope.span(node),
-            hint="use shapes, scalar arguments and constants: memory is taken before the launch"
+            hint="use shapes, scalar arguments and constants, and unroll loops that it varies with, qgraph.static(range(3)): "
+            "memory is taken before the launch"
             + (", and a name that a loop or branch assigns again is a number of the device" if _varies(scope, node) else ""),
         )
     return known, as_written(node)
