@@ -258,7 +258,7 @@ def crc16(data: Any) -> Any:
     crc = 0xFFFF
     for byte in qgraph.serial(data):
         rest = byte & 0xFF
-        for _ in range(8):
+        for _ in qgraph.serial(range(8)):
             mixes = (crc ^ rest) & 1
             crc >>= 1
             if mixes:

@@ -62,8 +62,8 @@ def doitgen(a: Any, weights: Any) -> None:
 def symm(alpha: float, beta: float, c: Any, a: Any, b: Any) -> None:
     above = np.empty(c.shape[1])
     c *= beta
-    for i in range(c.shape[0]):
-        for j in qgraph.serial(range(c.shape[1])):
+    for i in qgraph.serial(range(c.shape[0])):
+        for j in range(c.shape[1]):
             c[:i, j] += alpha * b[i, j] * a[i, :i]
             above[j] = np.dot(a[i, :i], b[:i, j])
         c[i] += alpha * (b[i] * a[i, i] + above)
@@ -196,7 +196,7 @@ def correlation(data: Any) -> Any:
 def contour_integral(points: Any, blocks: Any, right: Any) -> Any:
     zeroth, first = np.zeros(right.shape, dtype=np.complex128), np.zeros(right.shape, dtype=np.complex128)
     for z in qgraph.serial(points):
-        total = np.zeros(blocks.shape[1:], dtype=np.complex128)
+        total = np.zeros((blocks.shape[1], blocks.shape[2]), dtype=np.complex128)
         for n in qgraph.serial(range(blocks.shape[0])):
             total += np.power(z, 1.0 - n) * blocks[n]
         x = np.linalg.solve(total, right)
