@@ -758,6 +758,17 @@ def an_assigned_shape():
 
 
 @bad(SYNTAX)
+def an_array_that_shrinks():
+    def kernel(x):
+        left = x + 1
+        for _ in qgraph.serial(range(3)):
+            left = left[left > 2]
+        return np.sum(left)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def a_covariance():
     def kernel(u):
         return np.cov(u)

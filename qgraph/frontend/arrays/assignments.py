@@ -32,6 +32,7 @@ from qgraph.frontend.names.bindings import (
     SlotRef,
     StructRef,
     Value,
+    ViewRef,
     same,
 )
 from qgraph.frontend.names.foreign_calls import refuse_own_code
@@ -450,10 +451,13 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     # Where an array takes the place of another one, the region around settles that at its end.
     if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
         return
+    hint = "copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]"
+    if isinstance(bound, ViewRef):
+        hint = (
+            "keep a mask of what is left of the array, or its length: part = x[:n][mask], x[: len(part)] = part, n = len(part)"
+        )
     raise scope.error(
-        f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",
-        name,
-        "copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+        f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number", name, hint
     )
 
 
