@@ -176,6 +176,16 @@ def test_parts_of_expressions(check: Any) -> None:
     check(parts_of_what_has_no_name, lambda: (np.arange(4.0), np.array([3, 0, -1])))
 
 
+def of_parts_of_shapes(x: Any) -> Any:
+    t = np.zeros(x.shape[1:], dtype=np.int64)
+    t[:] = 3
+    return t, np.full(x.shape[:-1], 2.0), np.reshape(x + 1, x.shape[::-1]), np.ones_like(t)
+
+
+def test_shapes_that_are_parts_of_shapes(check: Any) -> None:
+    check(of_parts_of_shapes, lambda: (np.arange(24.0).reshape(2, 3, 4),))
+
+
 def kept_on_some_path(x: Any, y: Any, way: int) -> Any:
     t, u = x + 1, x * 2
     if y[0] > 3:

@@ -196,7 +196,7 @@ def correlation(data: Any) -> Any:
 def contour_integral(points: Any, blocks: Any, right: Any) -> Any:
     zeroth, first = np.zeros(right.shape, dtype=np.complex128), np.zeros(right.shape, dtype=np.complex128)
     for z in qgraph.serial(points):
-        total = np.zeros((blocks.shape[1], blocks.shape[2]), dtype=np.complex128)
+        total = np.zeros(blocks.shape[1:], dtype=np.complex128)
         for n in qgraph.serial(range(blocks.shape[0])):
             total += np.power(z, 1.0 - n) * blocks[n]
         x = np.linalg.solve(total, right)
