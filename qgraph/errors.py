@@ -75,7 +75,13 @@ def _place(span: Span) -> str:
 
 
 class KernelSyntaxError(QGraphError):
-    """The kernel's source uses something that the language does not have."""
+    """The kernel's source uses something that the language does not have.
+
+    Attributes:
+        in_order: whether loops whose iterations run in order may have it: their bodies are kernel level.
+    """
+
+    in_order = False
 
 
 class KernelTypeError(QGraphError):

@@ -712,6 +712,70 @@ def a_reduction_along_an_axis_in_an_iteration():
     return kernel, (np.ones((3, 5, 2)), np.ones((3, 2)))
 
 
+@bad(SYNTAX)
+def an_array_in_loops_that_might_be_serial():
+    def kernel(u, x):
+        for i in range(u.shape[0]):
+            for j in range(u.shape[1]):
+                row = u[i] @ x[j]
+                x[i] += row * 2
+
+    return kernel, (np.ones((3, 5, 2)), np.ones((5, 2, 2)))
+
+
+@bad(SYNTAX)
+def a_function_of_numbers_of_an_array():
+    def kernel(x, y):
+        y[:] = round(x * 2)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_pair_of_arrays():
+    def kernel(x, y):
+        whole, rest = np.divmod(x, y)
+        y[:] = whole + rest
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_ufunc_that_stores():
+    def kernel(x, y):
+        np.multiply(x, 2 * y, out=y)
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def an_assigned_shape():
+    def kernel(x):
+        t = x + 1
+        t.shape = (2, 4)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def an_array_that_shrinks():
+    def kernel(x):
+        left = x + 1
+        for _ in qgraph.serial(range(3)):
+            left = left[left > 2]
+        return np.sum(left)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_covariance():
+    def kernel(u):
+        return np.cov(u)
+
+    return kernel, (np.ones((3, 5)),)
+
+
 @bad(TYPES)
 def slice_updated_by_a_wider_type():
     def kernel(n, x):

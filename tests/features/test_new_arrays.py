@@ -165,6 +165,48 @@ def test_a_new_array_in_the_place_of_another(check: Any, steps: int, n: int) -> 
     check(another_one_each_time, lambda: (np.arange(4.0), np.arange(4.0) * 3, steps, n))
 
 
+def parts_of_what_has_no_name(x: Any, k: Any) -> Any:
+    root, turned = np.sqrt(x)[k], (x[:, None] * k).T
+    if np.ndim(x) == 1:
+        root += 1
+    return root, turned, np.linspace(0.0, 1.0, 5)[k] + (x + 1)[::-1][k]
+
+
+def test_parts_of_expressions(check: Any) -> None:
+    check(parts_of_what_has_no_name, lambda: (np.arange(4.0), np.array([3, 0, -1])))
+
+
+def of_parts_of_shapes(x: Any) -> Any:
+    t = np.zeros(x.shape[1:], dtype=np.int64)
+    t[:] = 3
+    return t, np.full(x.shape[:-1], 2.0), np.reshape(x + 1, x.shape[::-1]), np.ones_like(t)
+
+
+def test_shapes_that_are_parts_of_shapes(check: Any) -> None:
+    check(of_parts_of_shapes, lambda: (np.arange(24.0).reshape(2, 3, 4),))
+
+
+def kept_on_some_path(x: Any, y: Any, way: int) -> Any:
+    t, u = x + 1, x * 2
+    if y[0] > 3:
+        t = y * 5
+    match y[1]:
+        case 1:
+            u = y * 7
+        case 2:
+            t = t + u
+    if y[2] > 0:
+        y[:] = u
+    elif way:
+        u = t * 3
+    return t, u
+
+
+@pytest.mark.parametrize("y", [(4, 1, 0), (0, 2, 0), (4, 3, 1), (0, 1, 1)])
+def test_a_path_that_keeps_the_array_of_before(check: Any, y: tuple[int, ...]) -> None:
+    check(kept_on_some_path, lambda: (np.arange(3), np.array(y), 1))
+
+
 def rows_of_what_is_bound_again(x: Any, y: Any) -> Any:
     t = x + 0
     for v in qgraph.serial(t):

@@ -7,6 +7,8 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.arrays.array_statements import assign_slice
@@ -18,7 +20,7 @@ from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.host_expressions import binding, settled
-from qgraph.frontend.inference.ranks import is_selection, rank
+from qgraph.frontend.inference.ranks import is_selection, known_object, rank
 from qgraph.frontend.inference.stores import is_in_place, is_slice, ufunc_at
 from qgraph.frontend.names.bindings import (
     Binding,
@@ -30,6 +32,7 @@ from qgraph.frontend.names.bindings import (
     SlotRef,
     StructRef,
     Value,
+    ViewRef,
     same,
 )
 from qgraph.frontend.names.foreign_calls import refuse_own_code
@@ -42,6 +45,7 @@ from qgraph.frontend.statements.node_statements import node_statement
 from qgraph.frontend.statements.region import Region, callee
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
+from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import StructType
 from qgraph.ir.trees import at_place, load, stored
 from qgraph.nodes.registry import statement_of_word
@@ -94,7 +98,7 @@ def _no_target(scope: Scope, target: ast.expr) -> KernelSyntaxError:
     return scope.error(
         f"`{as_written(target)}` cannot be assigned at kernel level",
         target,
-        "assign to elements of arrays, or bind plain names",
+        "assign to elements of arrays, or bind plain names; for another shape t = np.reshape(x, (n, m))",
     )
 
 
@@ -185,14 +189,12 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
             node.value = evaluated(region, scope, value)
             region.run(scope).statement(scope, node)
             return
-        # Says what is wrong with the callee, if anything.
-        Body(region.unit).expression(scope, value)
+        if not isinstance(function, np.ufunc):
+            # Says what is wrong with the callee, if anything.
+            Body(region.unit).expression(scope, value)
         if isinstance(value.func, ast.Attribute):
-            raise scope.error(
-                f"`{as_written(node)}` is not supported as a statement",
-                node,
-                "write what it does: `x[:] = 3`, for one, or a loop",
-            )
+            instead = unsupported_functions.as_assignment(function, value)
+            raise scope.error(f"`{as_written(node)}` is not supported as a statement", node, instead)
     raise scope.error(
         f"the statement `{as_written(node)}` has no effect here",
         node,
@@ -259,11 +261,9 @@ def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr
     if parts is not None and len(parts) != len(target.elts):
         raise scope.error(f"{len(parts)} values for {len(target.elts)} names", value, "unpack as many as there are")
     if parts is None and (rank(scope, value) or not isinstance(value, ast.Call)):
-        raise scope.error(
-            f"`{as_written(value)}` cannot be unpacked at kernel level",
-            value,
-            "unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]",
-        )
+        hint = "unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]"
+        numbers = isinstance(value, ast.Call) and unsupported_functions.of_numbers(known_object(scope, value.func))
+        raise scope.error(f"`{as_written(value)}` cannot be unpacked at kernel level", value, numbers or hint)
     return parts
 
 
@@ -451,10 +451,13 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     # Where an array takes the place of another one, the region around settles that at its end.
     if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
         return
+    hint = "copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]"
+    if isinstance(bound, ViewRef):
+        hint = (
+            "keep a mask of what is left of the array, or its length: part = x[:n][mask], x[: len(part)] = part, n = len(part)"
+        )
     raise scope.error(
-        f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number",
-        name,
-        "copy the elements in a loop: for i in range(x.shape[0]): x[i] = y[i]",
+        f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number", name, hint
     )
 
 

@@ -16,7 +16,7 @@ from qgraph.frontend.arrays.views import view_of
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, element, word
 from qgraph.frontend.inference.number_types import type_of_new_array
-from qgraph.frontend.inference.ranks import is_place, rank
+from qgraph.frontend.inference.ranks import extents_of, is_place, rank
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
@@ -118,7 +118,8 @@ class Maker:
         host = host_expression(self.region.unit, self.scope, node)
         if host is None:
             raise self.refused(
-                f"the size `{as_written(node)}` is known on the device only", "use shapes, scalar arguments and constants"
+                f"the size `{as_written(node)}` is known on the device only",
+                "use shapes, scalar arguments and constants, and unroll loops that it varies with: qgraph.static(range(3))",
             )
         return host
 
@@ -153,10 +154,8 @@ class Maker:
 
     def parts(self, node: ast.expr) -> list[ast.expr]:
         """The extents of a shape, as written."""
-        if isinstance(node, ast.Attribute) and node.attr == "shape":
-            axes = range(rank(self.scope, node.value))
-            parts = [ast.Subscript(copied(node), ast.Constant(axis), ast.Load()) for axis in axes]
-            return [at_place(part, node) for part in parts]
+        if extents := extents_of(self.scope, node):
+            return extents
         return list(node.elts) if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
     def constant(self, node: ast.expr) -> Any:

@@ -27,7 +27,7 @@ from qgraph.frontend.inference.ranks import (
 from qgraph.frontend.inference.reduction_rules import range_of
 from qgraph.frontend.names.bindings import Binding, LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.statements.inlining import evaluated, evaluated_arguments
+from qgraph.frontend.statements.inlining import evaluated, evaluated_arguments, with_named_base
 from qgraph.frontend.statements.region import Region, made_array
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.trees import at_place, stored
@@ -44,11 +44,12 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
     if value is not None:
         return _made(region, scope, value, node)
     if (selection := as_selection(scope, node)) is not None:
-        return bind_selection(region, scope, selection)
+        return bind_selection(region, scope, with_named_base(region, scope, selection))
     if (places := places_of_true(scope, node)) is not None:
         return bind_places(region, scope, *places)
     if not makes_array(scope, node):
-        return bind_view(region, scope, evaluated(region, scope, node) if isinstance(node, ast.Subscript) else node)
+        is_part = isinstance(node, (ast.Subscript, ast.Attribute))
+        return bind_view(region, scope, evaluated(region, scope, node) if is_part else node)
     if isinstance(node, ast.Call) and made_array(scope, node) is not None:
         return temporary(region, scope, standing_for(stored("made"), node), node)
     if (reduced := reduced_along(scope, node)) is not None and isinstance(node, ast.Call):

@@ -11,10 +11,11 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.ranks import known, may_be_tuple, new_array, parts_of, rank, reduction
+from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, new_array, parts_of, rank, reduction
 from qgraph.frontend.inference.stores import is_in_place, is_slice
 from qgraph.frontend.names.bindings import Private, Value
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.syntax import unsupported_functions
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType
 from qgraph.language import Func
@@ -49,6 +50,10 @@ def is_reduced(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int], conditi
         return True
     if isinstance(node, ast.Call):
         _refuse_uncertain(scope, node)
+        instead = unsupported_functions.of_numbers(known_object(scope, node.func))
+        array = next((each for each in node.args if rank(scope, each, ranks)), None) if instead else None
+        if array is not None:
+            raise scope.error(f"`{as_written(node)}` is of numbers, and `{as_written(array)}` an array", node, instead)
         if node not in conditions and _takes_arrays(scope, node, ranks):
             raise new_array(scope, node) if rank(scope, node, ranks) else _not_in_loops(scope, node)
         return False
@@ -128,6 +133,7 @@ def array_target(scope: Scope, node: ast.Assign | ast.AugAssign, targets: Sequen
         f"`{as_written(slices[0])}` is assigned together with others",
         slices[0],
         "write one statement for each part of an array",
+        in_order=not isinstance(value, ast.Tuple),
     )
 
 
@@ -162,6 +168,7 @@ def refuse_masks(scope: Scope, node: ast.expr) -> None:
                 f"the index `{as_written(part)}` is no integer and no slice",
                 part,
                 "to select by an array, write a loop over its elements",
+                in_order=True,
             )
 
 

@@ -7,13 +7,15 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from qgraph.frontend.bodies.array_expressions import ARRAY_EXPRESSIONS, array_of, array_target, conditions_in, is_reduced
 from qgraph.frontend.bodies.local_arrays import local_array, refuse_leaving
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.ranks import rank, reduction
+from qgraph.frontend.inference.ranks import known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import range_of
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -54,6 +56,9 @@ class ArrayResolution(ValueResolution):
             self._conditions.update(conditions_in(node.test))
         if isinstance(node, ast.Compare) and node in self._conditions and rank(self._scope, node, self._ranks):
             self._conditions.update(operands_of(node))
+        if isinstance(node, ast.Call) and len(node.args) == 1 and known_object(self._scope, node.func) is np.ndim:
+            ndim = rank(self._scope, node.args[0], self._ranks)
+            return at(ast.Constant(ndim), node) if ndim else super().visit(node)
         if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
             if reduction(self._scope, node) == "ptp":
                 return super().visit(range_of(self._scope, node))

@@ -190,4 +190,4 @@ def _dtype(scope: Scope, call: ast.Call, node: ast.expr | None, values: Sequence
 
 def _refused(scope: Scope, node: ast.expr, found: str, hint: str = "") -> KernelSyntaxError:
     instead = "give it a small constant shape, or name it at kernel level, with a row for each iteration: "
-    return scope.error(found, node, hint or f"{instead}t = qgraph.empty((n, 3)), then t[i, 0] = ...")
+    return scope.error(found, node, hint or f"{instead}t = qgraph.empty((n, 3)), then t[i, 0] = ...", in_order=True)

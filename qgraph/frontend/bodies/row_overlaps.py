@@ -43,6 +43,7 @@ class Directions:
                     "that overlap",
                     operand,
                     "store the new values in another array first, or write a loop over the elements in an order that is right",
+                    in_order=True,
                 )
         return [wanted.get(axis, False) for axis in range(self._axes)]
 

@@ -135,6 +135,11 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
     if operation(function).elementwise or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
         return function(*(_sample(scope, argument, numbers) for argument in node.args))
+    if function is min or function is max:
+        # Python's give one of their operands as it is.
+        samples = [_sample(scope, argument, numbers) for argument in node.args]
+        if len({type(each) for each in samples}) == 1 and not isinstance(samples[0], np.ndarray):
+            return samples[0]
     match node:
         case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
             return getattr(_sample(scope, array, numbers), attr)()

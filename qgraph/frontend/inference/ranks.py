@@ -21,7 +21,7 @@ from qgraph.ir.trees import at_place, operands_of
 from qgraph.language import Func
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
-from qgraph.source import as_written
+from qgraph.source import as_written, copied
 
 
 def known(scope: Scope, node: ast.expr) -> Binding | None:
@@ -89,7 +89,7 @@ def new_array(scope: Scope, node: ast.expr) -> KernelSyntaxError:
     hint = unsupported_functions.instead(node, known_object(scope, node.func) if isinstance(node, ast.Call) else None)
     if reduced_along(scope, node) is not None:
         hint = "in a loop reduce to one number at a time, np.sum(u[i, :, k]); along axes outside of it, of whole arrays"
-    return scope.error(f"`{as_written(node)}` is a new array", node, hint)
+    return scope.error(f"`{as_written(node)}` is a new array", node, hint, in_order=True)
 
 
 def _rank_of_call(scope: Scope, node: ast.Call, found: dict[ast.expr, int]) -> int:
@@ -217,14 +217,27 @@ def _shape_given(scope: Scope, node: ast.Call) -> int | None:
     first = node.args[0]
     if maker.endswith("_like"):
         return rank(scope, first)
-    if isinstance(first, ast.Attribute) and first.attr == "shape":
-        return rank(scope, first.value)
+    if (extents := extents_of(scope, first)) is not None:
+        return len(extents)
     bound = known(scope, first)
     if isinstance(bound, StructRef):
         return len(bound.children)
     known_shape = bound.value if isinstance(bound, Value) else None
     parts = first.elts if isinstance(first, (ast.Tuple, ast.List)) else known_shape
     return len(parts) if isinstance(parts, (tuple, list)) else 1
+
+
+def extents_of(scope: Scope, node: ast.expr) -> list[ast.expr] | None:
+    """The extents in `x.shape` and `x.shape[1:]`, one by one; None for anything else."""
+    shape = node.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) else node
+    axes = range(rank(scope, shape.value) if isinstance(shape, ast.Attribute) and shape.attr == "shape" else 0)
+    if axes and isinstance(node, ast.Subscript) and isinstance(part := node.slice, ast.Slice):
+        try:
+            bounds = (None if each is None else ast.literal_eval(each) for each in (part.lower, part.upper, part.step))
+            axes = axes[slice(*bounds)]
+        except (ValueError, TypeError):
+            return None
+    return [at_place(ast.Subscript(copied(shape), ast.Constant(axis), ast.Load()), node) for axis in axes] or None
 
 
 def _rank_of(bound: Binding) -> int:

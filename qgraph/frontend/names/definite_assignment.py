@@ -17,7 +17,7 @@ from qgraph.source import Span
 def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
     """Names that ``statements`` bind, each with the nodes that bind it."""
     found: dict[str, list[ast.AST]] = {}
-    for node in _preorder(statements):
+    for node in preorder(statements):
         name = _bound_name(node)
         if name is not None:
             found.setdefault(name, []).append(node)
@@ -29,7 +29,7 @@ def names_bound_again(statements: Iterable[ast.AST], more_than: int = 0, but: It
 
     ``but``: nodes that do not count.
     """
-    nodes = list(_preorder(statements))
+    nodes = list(preorder(statements))
     updated = {*but, *(node.target for node in nodes if isinstance(node, ast.AugAssign))}
     counts = Counter(name for node in nodes if node not in updated and (name := _bound_name(node)) is not None)
     return {name for name, count in counts.items() if count > more_than}
@@ -37,7 +37,7 @@ def names_bound_again(statements: Iterable[ast.AST], more_than: int = 0, but: It
 
 def names_read(statements: Iterable[ast.AST]) -> set[str]:
     """Names that ``statements`` read."""
-    return {name for node in _preorder(statements) if (name := name_read(node)) is not None}
+    return {name for node in preorder(statements) if (name := name_read(node)) is not None}
 
 
 def name_read(node: ast.AST) -> str | None:
@@ -55,7 +55,7 @@ def _bound_name(node: ast.AST) -> str | None:
     return node.rest if isinstance(node, ast.MatchMapping) else None
 
 
-def _preorder(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def preorder(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """All nodes under ``nodes``, each before those inside it; unlike ``ast.walk``, in the order of the source."""
     left = [*nodes][::-1]
     while left:

@@ -123,9 +123,11 @@ class Scope:
         """The place of a node of this function."""
         return Span.of(node, self.source.file)
 
-    def error(self, found: str, node: ast.AST, hint: str) -> KernelSyntaxError:
-        """What is wrong at a node of this function."""
-        return KernelSyntaxError(found, self.span(node), hint=hint)
+    def error(self, found: str, node: ast.AST, hint: str, *, in_order: bool = False) -> KernelSyntaxError:
+        """What is wrong at a node of this function; ``in_order`` as of ``KernelSyntaxError``."""
+        error = KernelSyntaxError(found, self.span(node), hint=hint)
+        error.in_order = in_order
+        return error
 
     def inner(self, names: Mapping[str, Binding]) -> Scope:
         """The same function with some names bound anew, as in the body of a loop."""

@@ -35,6 +35,7 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
     assigned = {name for block in blocks for name in names_bound_again(block)}
     bound_again = sorted(name for name in assigned if _is_array(scope, name) or isinstance(scope.names.get(name), ViewRef))
     needed = {name for block in blocks for name in needed_before(block, bound_again)} if bound_again else set()
+    needed |= {name for name in bound_again if _kept_on_a_path(region, scope, name, blocks, node)}
     for name in bound_again:
         if name not in needed:
             scope.names[name] = Poisoned(
@@ -49,6 +50,13 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
             leaves = _make_selections(region, scope, names, leaves, node)
         places |= dict(zip(names, leaves, strict=True))
     return ArrayBindings(places)
+
+
+def _kept_on_a_path(region: Region, scope: Scope, name: str, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> bool:
+    """Whether some block leaves the array ``name`` as it is, which is read later: in a loop that may be on an earlier line."""
+    assert scope.frame is not None
+    kept = any(name not in names_assigned(block) for block in blocks)
+    return kept and (region.depth > 0 or scope.frame.read_after(name, node))
 
 
 def _may_move(scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:

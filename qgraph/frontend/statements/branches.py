@@ -34,7 +34,7 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
         region.run(scope).compound(scope, node)
         return
     blocks = [node.body, node.orelse] if node.orelse else [node.body]
-    places = arrays_that_move(region, scope, blocks, node)
+    places = arrays_that_move(region, scope, [node.body, node.orelse], node)
     test = evaluated(region, scope, node.test)
     region.flush()
     unit, span = region.unit, header(scope, node)
@@ -77,7 +77,8 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
         keep = assign(held, call_of(callee, node.subject), node.subject)
         region.block(scope, [keep, *as_if(node, cases, held)])
         return
-    places = arrays_that_move(region, scope, [block for _, block in cases], node)
+    complete = any(values is None for values, _ in cases)
+    places = arrays_that_move(region, scope, [*(block for _, block in cases), *([] if complete else [[]])], node)
     subject = evaluated(region, scope, node.subject)
     region.flush()
     unit, span = region.unit, header(scope, node)
@@ -105,5 +106,4 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
             put_back(inner, inner_scope, places, node)
             regions.append(inner.finish())
     region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {as_written(node.subject)}"))
-    complete = any(values is None for values, _ in cases)
     merge(scope, scopes if complete else [*scopes, scope.inner({})], span)

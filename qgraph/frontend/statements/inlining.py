@@ -206,6 +206,16 @@ def evaluated_arguments(region: Region, scope: Scope, node: ast.Call) -> ast.Cal
     return node
 
 
+def with_named_base(region: Region, scope: Scope, node: ast.Subscript) -> ast.Subscript:
+    """``node`` with a name for its array where that is computed here."""
+    if not _is_computed(scope, node.value):
+        return node
+    base = evaluated(region, scope, node.value)
+    node = copied(node)
+    node.value = _Calls(region, scope).array(base) if _is_computed(scope, base) else base
+    return node
+
+
 def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr]) -> list[ast.expr]:
     """``nodes`` evaluated one after the other, as the operands of one expression are."""
     return _Calls(region, scope).in_order(copied([*nodes]))
@@ -247,7 +257,7 @@ class _Calls(ast.NodeTransformer):
             return self._reduced(node)
         if self._region.arrays.makes(self._scope, node):
             self.arguments(node)
-            return self._array(node)
+            return self.array(node)
         if view_word(self._scope, node) is not None:
             return self._view(node)
         if not _is_made(self._region, self._scope, node):
@@ -280,14 +290,14 @@ class _Calls(ast.NodeTransformer):
         self.arguments(node)
         view = view_word(self._scope, node)
         if view is not None and _is_computed(self._scope, view.array):
-            named = self._array(view.array)
+            named = self.array(view.array)
             if isinstance(node.func, ast.Attribute) and node.func.value is view.array:
                 node.func.value = named
             else:
                 node.args[0] = named
         return node
 
-    def _array(self, node: ast.expr) -> ast.expr:
+    def array(self, node: ast.expr) -> ast.expr:
         """A name for the new array that ``node`` is, whose operands have been evaluated."""
         # Several may be made in place of one expression.
         name = f"{self._name('array', node)}_{node.end_col_offset}_{len(self._region.unit.leaves)}"
@@ -309,15 +319,15 @@ class _Calls(ast.NodeTransformer):
         if places_of_true(self._scope, node) is not None or histogram_part_of(self._scope, node) is not None:
             assert isinstance(node.value, ast.Call)
             self.arguments(node.value)
-            return self._array(node)
+            return self.array(node)
         if made_structure(self._scope, node.value) is not None:
             name = self._name("made", node)
             self._scope.names[name] = bind_value(self._region, self._scope, node.value)
             node.value = _load(name, node.value)
         self.generic_visit(node)
         if _is_computed(self._scope, node.value):
-            node.value = self._array(node.value)
-        return self._array(node) if self._region.arrays.makes(self._scope, node) else node
+            node.value = self.array(node.value)
+        return self.array(node) if self._region.arrays.makes(self._scope, node) else node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if reduction(self._scope, node):
@@ -325,7 +335,7 @@ class _Calls(ast.NodeTransformer):
         node.left, node.right = self.in_order([node.left, node.right])
         if reduction(self._scope, node):
             return self._reduced(node)
-        return self._array(node) if self._region.arrays.makes(self._scope, node) else node
+        return self.array(node) if self._region.arrays.makes(self._scope, node) else node
 
     def _reduced(self, node: ast.expr) -> ast.expr:
         selected = masked_operand(self._scope, node)
@@ -337,7 +347,7 @@ class _Calls(ast.NodeTransformer):
         self.generic_visit(node)
         if not reduction(self._scope, node):
             # What was called has given a matrix.
-            return self._array(node)
+            return self.array(node)
         return self._region.arrays.reduce(self._region, self._scope, node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:

@@ -39,6 +39,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     if items is not None:
         _unrolled(region, scope, node, items)
         return
+    original = node
     node, arrays = over_elements(scope, node)
     for name, array in arrays:
         assert isinstance(name, ast.Name)
@@ -58,11 +59,26 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
         else:
             region.run(scope).compound(scope, node)
         return
-    bounds, task = parallel_task(region.unit, scope, node, declared=found.word is language.parallel)
+    try:
+        bounds, task = parallel_task(region.unit, scope, node, declared=found.word is language.parallel)
+    except KernelSyntaxError as error:
+        raise _or_in_order(error, scope, original, found) if error.in_order else error from None
     region.add(*task_statements(bounds, task))
     _forget(scope, node)
     # Nothing leaves a parallel loop, so its `else` always runs.
     region.block(scope, node.orelse)
+
+
+def _or_in_order(error: KernelSyntaxError, scope: Scope, node: ast.For, found: LoopCall) -> KernelSyntaxError:
+    """``error``, of an iteration of ``node``, with the way out that the loop has: in order its body is kernel level."""
+    iterated = found.call if found.word is language.parallel else node.iter
+    instead = f"or let the iterations run in order, `for {as_written(node.target)} in qgraph.serial({as_written(iterated)})`"
+    place = error.span
+    assert place is not None
+    inner = (each for part in node.body for each in ast.walk(part) if isinstance(each, ast.For))
+    if place.file == scope.file and any(each.lineno < place.line <= (each.end_lineno or 0) for each in inner):
+        instead += ", and those of the loops in it that are around this line"
+    return KernelSyntaxError(error.found, place, also=error.also, hint=f"{error.hint}; {instead}")
 
 
 def _with_held_bounds(region: Region, scope: Scope, node: ast.For, found: LoopCall) -> ast.For:

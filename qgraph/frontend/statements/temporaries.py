@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.inference.ranks import extents_of, rank
 from qgraph.frontend.names.bindings import LeafRef, Poisoned, StructRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
@@ -184,11 +184,8 @@ def delete(region: Region, scope: Scope, node: ast.stmt) -> None:
 def _shape(region: Region, scope: Scope, node: ast.expr) -> list[tuple[ast.expr, str]]:
     """The extents: expressions of the host, and how the user wrote them."""
     source: ast.expr = node
-    if isinstance(source, ast.Attribute) and source.attr == "shape":
-        axes = range(rank(scope, source.value))
-        parts: list[ast.expr] = [ast.Subscript(copied(source), ast.Constant(axis), ast.Load()) for axis in axes]
-        if parts:
-            return [_extent(region, scope, ast.fix_missing_locations(ast.copy_location(part, node))) for part in parts]
+    if extents := extents_of(scope, source):
+        return [_extent(region, scope, part) for part in extents]
     if isinstance(source, (ast.Tuple, ast.List)):
         return [_extent(region, scope, part) for part in source.elts]
     bound = scope.static(source)
@@ -204,7 +201,8 @@ def _extent(region: Region, scope: Scope, node: ast.expr) -> tuple[ast.expr, str
         raise KernelSyntaxError(
             f"the size `{as_written(node)}` of a temporary is known on the device only",
             scope.span(node),
-            hint="use shapes, scalar arguments and constants: memory is taken before the launch"
+            hint="use shapes, scalar arguments and constants, and unroll loops that it varies with, qgraph.static(range(3)): "
+            "memory is taken before the launch"
             + (", and a name that a loop or branch assigns again is a number of the device" if _varies(scope, node) else ""),
         )
     return known, as_written(node)

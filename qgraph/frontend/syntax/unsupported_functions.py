@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 
 import numpy as np
 
 from qgraph import language
+from qgraph.source import as_written
 
 _LOOP = "write a loop that fills an array: t = qgraph.empty(n), then for i in range(n): t[i] = ..."
 _COPY = "t = qgraph.empty_like(x), then t[:] = x"
@@ -29,6 +31,16 @@ _SELECT = "write a loop with an `if`; a counter in qgraph.serial(range(n)) tells
 _ELEMENTS = "assign it to a part of an array, `y[:] = ...`; a name can stand for a part of an array, `w = x[1:-1]`"
 _NAME = "give it a name first: t = qgraph.zeros(n)"
 
+_COVARIANCE = "d = x - np.mean(x, axis=1, keepdims=True), then d @ d.T / (x.shape[1] - 1), divided by deviations for corrcoef"
+
+# What to write instead of a function of numbers that is given an array.
+_OF_NUMBERS: dict[object, str] = {
+    **dict.fromkeys((builtins.divmod, np.divmod), "write x // y and x % y"),
+    builtins.round: "write np.round(x)",
+    builtins.pow: "write x ** y",
+    **dict.fromkeys((builtins.int, builtins.float, builtins.complex, builtins.bool), "convert the elements, x.astype(dtype)"),
+}
+
 # What to write instead of a function, or of a method of that name.
 _INSTEAD = {
     **dict.fromkeys(("copy", "array", "asarray", "ascontiguousarray", "asfortranarray"), _COPY),
@@ -50,8 +62,9 @@ _INSTEAD = {
     **dict.fromkeys(("diff", "gradient", "ediff1d"), _DIFFERENCE),
     **dict.fromkeys(("nonzero", "flatnonzero", "argwhere", "extract", "compress", "delete"), _SELECT),
     **dict.fromkeys(("repeat", "tile", "meshgrid", "indices", "diag", "diagonal", "tri", "tril", "triu", "vander"), _LOOP),
-    **dict.fromkeys(("cross", "convolve", "correlate", "histogram", "bincount", "cov", "corrcoef", "interp", "polyval"), _LOOP),
+    **dict.fromkeys(("cross", "convolve", "correlate", "histogram", "bincount", "interp", "polyval"), _LOOP),
     **dict.fromkeys(("digitize", "select"), _LOOP),
+    **dict.fromkeys(("cov", "corrcoef"), _COVARIANCE),
     **dict.fromkeys(("pinv", "qr", "svd", "eig", "eigh", "eigvals", "eigvalsh", "lstsq"), _LOOP),
 }
 # Of these only the method makes a new array: the function is elementwise.
@@ -68,6 +81,21 @@ def of_function(function: object, *, of_arrays: bool) -> bool:
     if language.array_maker(function) is not None:
         return True
     return _is_numpy(function) and _instead(function) in (_INSTEAD.values() if of_arrays else _FROM_NUMBERS)
+
+
+def of_numbers(function: object) -> str:
+    """What to write instead of ``function``, one of numbers alone, for arrays; "" for others."""
+    return next((hint for each, hint in _OF_NUMBERS.items() if each is function), "")
+
+
+def as_assignment(function: object, call: ast.Call) -> str:
+    """What to write instead of a call that changes an array; ``function`` is what it calls, if that is known."""
+    if isinstance(function, np.ufunc):
+        given = [*call.args, *(each.value for each in call.keywords if each.arg == "out")]
+        if function.nout == 1 and len(given) == function.nin + 1:
+            operands = ", ".join(as_written(each) for each in given[:-1])
+            return f"assign what it gives: {as_written(given[-1])}[...] = {as_written(call.func)}({operands})"
+    return "write what it does: `x[:] = 3`, for one, or a loop"
 
 
 def of_method(name: str) -> bool:
