@@ -319,4 +319,5 @@ def _cut(a: Whole, shape: tuple[Dim, ...]) -> list[Whole]:
             texts.append(("2:", "1:-1"))
         else:
             return []
-    return [a.seen(f"{a.inner}[{', '.join(text[way] for text in texts)}]", *shape) for way in range(2)]
+    parts = [replace(wanted, one=mine.one and mine == wanted) for mine, wanted in zip(a.shape, shape, strict=True)]
+    return [a.seen(f"{a.inner}[{', '.join(text[way] for text in texts)}]", *parts) for way in range(2)]

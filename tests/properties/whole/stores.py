@@ -38,12 +38,12 @@ class Stores:
         found = self._index(target, scope)
         if found is None:
             return None
-        text, shape = found
-        place = f"{target.text}[{text}]"
+        index, shape = found
+        place = f"{target.text}[{', '.join(index)}]"
         other = self.expressions.stored(scope, target, 1, shape) if choices.maybe(60) else self._number(target, scope)
         if choices.maybe(40):
             return self._assigned(target, place, other, "")
-        return self._added(target, text, other) if choices.maybe(40) else [f"{place} = {other.text}"]
+        return self._added(target, index, other) if choices.maybe(40) else [f"{place} = {other.text}"]
 
     def selected(self, target: Whole, scope: Scope) -> _Lines | None:
         """``c = x[m]``, whose length only the device knows."""
@@ -61,7 +61,7 @@ class Stores:
             return None
         lines = [f"{name} = {choices.pick((f'{first.text}[{mask}]', f'np.extract({mask}, {first.text})'))}"]
         if choices.maybe(30):
-            lines.append(f"{name} = {choices.pick((f'np.sort({name})', f'{name}[::-1]', f'{name}[1:]'))}")
+            lines.append(f"{name} = {choices.pick((f'{name}[1:]', f'{name}[::-1]', f'{name} * 1'))}")
         return [*lines, f"{target.text}[:{choices.pick((f'len({name})', f'{name}.size'))}] = {name}"]
 
     # --- parts ---
@@ -75,7 +75,7 @@ class Stores:
             return f"np.arange({target.text}.shape[0]) % 3 == 1" if len(shape) == 1 else mask_of(self.state.choices, target)
         return mask_of(self.state.choices, self.state.choices.pick(names))
 
-    def _index(self, target: Whole, scope: Scope) -> tuple[str, tuple[Dim, ...]] | None:
+    def _index(self, target: Whole, scope: Scope) -> tuple[tuple[str, ...], tuple[Dim, ...]] | None:
         choices = self.state.choices
         axis = choices.integer(0, min(1, len(target.shape) - 1))
         least, calls = target.shape[axis].least, len(target.shape[0].sizes)
@@ -89,9 +89,9 @@ class Stores:
             other = index_of(choices, index, target.shape[1 - axis].least)
             if other is not None:
                 first, second = (index, other) if axis == 0 else (other, index)
-                return f"{first.text}, {second.text}", index.shape
+                return (first.text, second.text), index.shape
         shape = (*target.shape[:axis], *index.shape, *target.shape[axis + 1 :])
-        return f"{':, ' * axis}{index.text}", tuple(replace(dim, one=False) for dim in shape)
+        return (*(":",) * axis, index.text), tuple(replace(dim, one=False) for dim in shape)
 
     def _number(self, target: Whole, scope: Scope) -> Whole:
         return self.expressions.cast(self.expressions.scalar(scope), target)
@@ -122,7 +122,7 @@ class Stores:
         operator = "+" if target.dtype in UNSIGNED else choices.pick("+-")
         return [f"{place} {operator}= {text}", _bounded(target)]
 
-    def _added(self, target: Whole, index: str, other: Whole) -> _Lines | None:
+    def _added(self, target: Whole, index: tuple[str, ...], other: Whole) -> _Lines | None:
         """``np.add.at``."""
         small = self._small(target, other)
         if small is None or target.dtype not in ("int64", "int32", "uint32", "uint64", "float32", "float64"):
@@ -130,7 +130,8 @@ class Stores:
         if not fits(replace(target.value, high=target.value.high + 4000, low=min(0, target.value.low - 4000))):
             return None
         word = "add" if target.dtype in UNSIGNED else self.state.choices.pick(("add", "subtract"))
-        return [f"np.{word}.at({target.text}, {index if ',' not in index else f'({index})'}, {small.text})", _bounded(target)]
+        text = f"({', '.join(index).replace(':', 'slice(None)')})" if len(index) > 1 else index[0]
+        return [f"np.{word}.at({target.text}, {text}, {small.text})", _bounded(target)]
 
 
 def _bounded(target: Whole) -> str:
