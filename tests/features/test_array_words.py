@@ -94,6 +94,14 @@ def test_one_of_two_has_the_type_of_both(check: Any) -> None:
     check(either, lambda: (np.arange(-2, 4, dtype=np.int8), np.arange(4, -2, -1)))
 
 
+def extremes_of_differences(k: Any, n: int) -> Any:
+    return np.max(n - k), np.argmin(n - k), np.max(n - k, axis=0, keepdims=True)
+
+
+def test_extremes_of_small_integers_and_a_number(check: Any) -> None:
+    check(extremes_of_differences, lambda: (np.arange(-2, 4, dtype=np.int8), 2))
+
+
 def read_without_axes(x: Any, z: Any) -> Any:
     return x - z[()], x[::-1] * z
 

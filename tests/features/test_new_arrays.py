@@ -165,6 +165,17 @@ def test_a_new_array_in_the_place_of_another(check: Any, steps: int, n: int) -> 
     check(another_one_each_time, lambda: (np.arange(4.0), np.arange(4.0) * 3, steps, n))
 
 
+def small_one_bound_again(x: Any, n: int) -> Any:
+    t = np.zeros(2, np.bool_)
+    for k in qgraph.serial(range(n)):
+        t = ~t | (x[:2] > k)
+    return t
+
+
+def test_one_of_a_constant_shape_is_bound_again(check: Any) -> None:
+    check(small_one_bound_again, lambda: (np.arange(-1.0, 3), 3))
+
+
 def rows_of_what_is_bound_again(x: Any, y: Any) -> Any:
     t = x + 0
     for v in qgraph.serial(t):
