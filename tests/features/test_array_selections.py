@@ -244,6 +244,8 @@ def read_at(x: Any, a: Any, c: Any, i: Any, j: Any, table: Any) -> Any:
         x[(i * j) % 3],
         x[::-2][j],
         np.where(x[i] > 0, y, 0),
+        (x + 1)[i],
+        np.take(a * 2, j, axis=1),
     )
 
 
@@ -308,6 +310,7 @@ def accumulated(x: Any, n: Any, a: Any, i: Any, j: Any, y: Any) -> None:
     np.subtract.at(x, j, 0.5)
     np.add.at(a, (i, j), y)
     np.add.at(a, i, a[0] * 0 + 1)
+    np.add.at(a, (slice(1, None), j), 1)
     np.bitwise_or.at(n, i, j + 8)
     np.add.at(n, j, n[0])
     np.add.at(n, n > 3, 1)

@@ -88,6 +88,42 @@ def test_chosen(check: Any, dtype: str) -> None:
     check(chosen, lambda: (np.arange(-4, 8).reshape(3, 4).astype(dtype), np.arange(4).astype(dtype) - 2, np.arange(5)))
 
 
+def either(k: Any, n: Any) -> Any:
+    wide = np.where(k > 0, k, n)
+    return np.where(k > 0, k, n) * 100, -np.where(k > 0, k > 1, n), np.argmin(np.where(n > 0, n, k)), np.sum(wide * 100)
+
+
+def test_one_of_two_has_the_type_of_both(check: Any) -> None:
+    check(either, lambda: (np.arange(-2, 4, dtype=np.int8), np.arange(4, -2, -1)))
+
+
+def extremes_of_differences(k: Any, n: int) -> Any:
+    return np.max(n - k), np.argmin(n - k), np.max(n - k, axis=0, keepdims=True)
+
+
+def test_extremes_of_small_integers_and_a_number(check: Any) -> None:
+    check(extremes_of_differences, lambda: (np.arange(-2, 4, dtype=np.int8), 2))
+
+
+def read_without_axes(x: Any, z: Any) -> Any:
+    return x - z[()], x[::-1] * z
+
+
+def test_an_array_without_axes(check: Any) -> None:
+    check(read_without_axes, lambda: (np.arange(3, dtype=np.int8), np.array(2, np.float32)))
+
+
+def changed_shapes(x: Any) -> Any:
+    t, u = (x * 2).reshape(2, -1), np.roll(x, 1).reshape(-1)
+    t[0] = 7
+    u[:2] += 1
+    return t, u
+
+
+def test_a_new_array_of_another_shape_is_changed(check: Any) -> None:
+    check(changed_shapes, lambda: (np.arange(6.0),))
+
+
 def shaped(a: Any, x: Any, n: int) -> Any:
     made = np.where(np.roll(x, 1) > x, x, 0).reshape(2, -1)
     flat = np.ravel(a) + np.reshape(x, (n, -1)).flatten()

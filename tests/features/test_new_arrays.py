@@ -207,6 +207,17 @@ def test_a_path_that_keeps_the_array_of_before(check: Any, y: tuple[int, ...]) -
     check(kept_on_some_path, lambda: (np.arange(3), np.array(y), 1))
 
 
+def small_one_bound_again(x: Any, n: int) -> Any:
+    t = np.zeros(2, np.bool_)
+    for k in qgraph.serial(range(n)):
+        t = ~t | (x[:2] > k)
+    return t
+
+
+def test_one_of_a_constant_shape_is_bound_again(check: Any) -> None:
+    check(small_one_bound_again, lambda: (np.arange(-1.0, 3), 3))
+
+
 def rows_of_what_is_bound_again(x: Any, y: Any) -> Any:
     t = x + 0
     for v in qgraph.serial(t):

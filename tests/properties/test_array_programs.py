@@ -46,6 +46,17 @@ WORDS = (
         "np.cumsum(",
         "np.sort(",
     ),
+    *("axis=(", "keepdims=True", "argmin(", "ptp(", "var(", "std(", "prod(", "mean(", "all(", "count_nonzero(", ", 1), np."),
+    *("np.take(", ".at(", "[np.array(", "[:, np.arange(", "flatnonzero(", "np.extract(", "[:len(", "0:1", ".clip("),
+    *("np.select(", "np.histogram(", "np.bincount(", "weights=", "np.digitize(", " * 1j)", "[:c0.size] = "),
+)
+# Names that change places; stores and updates by masks and by arrays of indices.
+SHAPES = (
+    r"(\w+), (\w+) = \2, \1\n",
+    r"\n *\w+\[[^\n]* [<>!=]+ \d\] = ",
+    r"\n *\w+\[[^\n]* [<>!=]+ \d\] [-+]= ",
+    r"\n *\w+\[[^\n]* % \d\] = ",
+    r"\n *\w+\[[^\n]* - \d\] [-+]= ",
 )
 
 
@@ -83,7 +94,7 @@ def test_programs_are_valid():
 
 @pytest.mark.needs("speed")
 def test_programs_use_the_language():
-    assert never_written(array_programs(EVERYTHING), [*map(re.escape, WORDS), r"(\w+), (\w+) = \2, \1\n"]) == []
+    assert never_written(array_programs(EVERYTHING), [*map(re.escape, WORDS), *SHAPES]) == []
 
 
 class Widened(Plain):

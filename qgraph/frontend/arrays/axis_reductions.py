@@ -23,7 +23,7 @@ from qgraph.source import copied
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": ast.Lt, "argmax": ast.Gt}
-_WIDER = {"float16": np.float32, "float32": np.float64, "complex64": np.complex128}
+_WIDER: dict[str, type[np.generic]] = {"float16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _TOTAL, _VALUE, _PLACE = f"{ADDED}total", f"{ADDED}value", f"{ADDED}place"
 
 

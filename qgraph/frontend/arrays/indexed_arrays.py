@@ -20,6 +20,7 @@ from qgraph.frontend.inference.ranks import extents_of, is_place, rank
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.array_joins import is_private
 from qgraph.frontend.statements.inlining import held
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import dtype_of
@@ -207,8 +208,9 @@ class Maker:
         value = at_place(copied(indexed.element(body.variables)), node)
         place = body.at(view, node)
         body.store(place, value, ast.copy_location(ast.Assign([place], value), node))
-        if indexed.shares is not None:
-            unit.copies[leaf.name] = indexed.shares.view.leaf.name
+        shared = None if indexed.shares is None else indexed.shares.view.leaf
+        if shared is not None and not is_private(unit, self.scope, "", frozenset({shared.name}), shared):
+            unit.copies[leaf.name] = shared.name
         return LeafRef(leaf)
 
 

@@ -23,7 +23,7 @@ from qgraph.frontend.inference.indexing import ONE, ZERO, element, fixed, word
 from qgraph.frontend.inference.number_types import type_of_new_array
 from qgraph.frontend.inference.ranks import index_of, is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, parts_of, rank
 from qgraph.frontend.inference.selected import only_mask, unmasked
-from qgraph.frontend.inference.stores import ufunc_at
+from qgraph.frontend.inference.stores import ufunc_at, with_slices
 from qgraph.frontend.names.bindings import Extent, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
@@ -54,6 +54,9 @@ def bind_selection(region: Region, scope: Scope, node: ast.Subscript) -> LeafRef
     Raises:
         KernelSyntaxError, KernelTypeError: indices of other types than integers and booleans, or of shapes that do not fit.
     """
+    array = evaluated(region, scope, node.value)
+    array = array if is_place(scope, array) else copy_of(region, scope, array)
+    node = ast.copy_location(ast.Subscript(array, node.slice, node.ctx), node)
     selection = _Selection(region, scope, _with_evaluated_parts(region, scope, node))
     assert isinstance(selection.view.leaf.type, ArrayType)
     made = new_memory(region, scope, selection.lengths, selection.most, selection.view.leaf.type.dtype, node)
@@ -459,7 +462,7 @@ def update_at(region: Region, scope: Scope, node: ast.Call) -> None:
             "x[k[i]] = max(x[k[i]], v[i])",
         )
     array, index, value = (evaluated(region, scope, each) for each in node.args)
-    target = at_place(ast.Subscript(array, index, ast.Load()), node)
+    target = at_place(ast.Subscript(array, with_slices(scope, index), ast.Load()), node)
     update = ast.copy_location(ast.AugAssign(_as_target(target), op, value), node)
     check_in_place(scope, update, target, value)
     if not any(rank(scope, part) for part in parts_of(target) if not isinstance(part, ast.Slice)):

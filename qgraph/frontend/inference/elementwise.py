@@ -72,7 +72,7 @@ class Elementwise(ABC):
         arguments = [self.visit(argument) for argument in node.args]
         if function is np.where and len(arguments) == 3:
             pairs = zip(arguments, node.args, strict=True)
-            return at_place(ast.IfExp(*(self._as_float(value, given, node) for value, given in pairs)), node)
+            return at_place(ast.IfExp(*(self._of_both(value, given, node) for value, given in pairs)), node)
         if function in _ROUNDING and len(arguments) == 2 and rank(self.scope, node.args[1]):
             raise self.scope.error(
                 f"the number of decimals, `{as_written(node.args[1])}`, is an array",
@@ -85,13 +85,15 @@ class Elementwise(ABC):
             raise self.scope.error(f"`{as_written(node)}` has {len(arguments)} arguments", node, "see NumPy's manual")
         return at_place(ast.Call(copied(node.func), arguments, []), node)
 
-    def _as_float(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
-        """``value``, one of two that `np.where` takes: where the other is a float, NumPy makes one of an integer."""
+    def _of_both(self, value: ast.expr, given: ast.expr, node: ast.Call) -> ast.expr:
+        """``value``, one of two that `np.where` takes, as the type of both that NumPy makes of it."""
         if given is node.args[0]:
             return value
         of_one, of_both = element_type(self.scope, given), element_type(self.scope, node)
-        converts = of_one is not None and of_both is not None and of_one.kind in "iu" and of_both.kind == "f"
-        return word(self.scope, float, value) if converts else value
+        if of_one is None or of_both is None or of_one == of_both:
+            return value
+        # An integer becomes the kernel's float.
+        return word(self.scope, float if of_one.kind in "iu" and of_both.kind == "f" else of_both.type, value)
 
 
 class Zeros(ast.NodeTransformer):

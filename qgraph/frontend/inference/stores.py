@@ -38,3 +38,15 @@ def ufunc_at(scope: Scope, node: ast.AST) -> object:
         return None
     owner = known_object(scope, node.func.value)
     return owner if isinstance(owner, np.ufunc) else None
+
+
+def with_slices(scope: Scope, index: ast.expr) -> ast.expr:
+    """A tuple of indices with `slice(a, b)` in it as `a:b`."""
+    return ast.Tuple([_as_slice(scope, each) for each in index.elts], ast.Load()) if isinstance(index, ast.Tuple) else index
+
+
+def _as_slice(scope: Scope, node: ast.expr) -> ast.expr:
+    if not isinstance(node, ast.Call) or known_object(scope, node.func) is not slice:
+        return node
+    bounds = [None if isinstance(each, ast.Constant) and each.value is None else each for each in node.args]
+    return ast.Slice(None, *bounds) if len(bounds) == 1 else ast.Slice(*bounds)

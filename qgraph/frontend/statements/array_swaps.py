@@ -132,7 +132,7 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
 def _keep_new_array(region: Region, scope: Scope, name: str, place: Leaf, node: ast.stmt) -> None:
     """Where ``name`` means an array that was made here, copy its elements to the place that it had, if that is its alone."""
     made, unit = scope.names.get(name), region.unit
-    if not isinstance(made, LeafRef) or made.leaf.type != place.type or made in scope.entry.values():
+    if not isinstance(made, LeafRef) or _without_tail(made.leaf) != _without_tail(place) or made in scope.entry.values():
         return
     old, new = (frozenset(_candidates(unit, leaf)) for leaf in (place, made.leaf))
     others = (bound for other, bound in scope.entry.items() if other != name and not other.startswith(ADDED))

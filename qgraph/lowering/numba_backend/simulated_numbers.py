@@ -90,8 +90,18 @@ class Operators(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.copy_location(load(found[0]), node), [node.left, node.right], []), node)
 
 
+def _extreme(function: np.ufunc, a: Any, b: Any) -> Any:
+    """``np.maximum`` and its kin, also of a Python integer that the other's type does not hold: of the type of both."""
+    try:
+        return function(a, b)
+    except OverflowError:
+        return function(np.asarray(a), np.asarray(b))
+
+
 def simulated_function(value: Any) -> Any:
-    """A function of math as ``without_domain``; anything else as it is."""
+    """A function of math as ``without_domain``, an extreme of any integers; anything else as it is."""
+    if value is np.maximum or value is np.minimum:
+        return functools.partial(_extreme, value)
     name = getattr(value, "__name__", "")
     of_math = isinstance(name, str) and callable(value) and getattr(math, name, None) is value
     return without_domain(value) if of_math else value

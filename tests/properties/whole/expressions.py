@@ -151,8 +151,8 @@ class Expressions:
                     found += [a.seen(f"{a.inner}[::-1]", *a.shape), a.moved(f"np.roll({a.text}, 1)", *a.shape)]
             elif _repeats(a.shape[::-1], shape):
                 found.append(a.seen(f"{a.inner}.T", *a.shape[::-1]))
-            elif len(a.shape) == 1 and len(shape) == 2 and a.shape[0] == shape[0] and not a.shape[0].one:
-                found.append(a.seen(f"{a.inner}[:, None]", *a.shape, Dim((1, 1), one=True)))
+            elif len(a.shape) == 1 and len(shape) == 2 and a.shape[0] == shape[0]:
+                found.append(a.seen(f"{a.inner}[:, None]", *a.shape, a.shape[0].single()))
             elif len(a.shape) == len(shape):
                 found += _cut(a, shape)
             elif len(a.shape) == len(shape) + 1 and a.shape[1:] == shape and a.shape[0].least > 0:
@@ -294,7 +294,7 @@ def _repeats(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
     """Whether NumPy repeats a shape to another one."""
     if len(shape) > len(target):
         return False
-    return all(mine == theirs or mine.one for mine, theirs in zip(shape[::-1], target[::-1], strict=False))
+    return all(mine.repeats(theirs) for mine, theirs in zip(shape[::-1], target[::-1], strict=False))
 
 
 def _wider(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -302,8 +302,8 @@ def _wider(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...]:
     longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
     shape = list(longer)
     for at in range(1, len(shorter) + 1):
-        if shape[-at].one:
-            shape[-at] = shorter[-at]
+        if shape[-at].one or shorter[-at].one:
+            shape[-at] = shape[-at].beside(shorter[-at])
     return tuple(shape)
 
 
@@ -319,4 +319,5 @@ def _cut(a: Whole, shape: tuple[Dim, ...]) -> list[Whole]:
             texts.append(("2:", "1:-1"))
         else:
             return []
-    return [a.seen(f"{a.inner}[{', '.join(text[way] for text in texts)}]", *shape) for way in range(2)]
+    parts = [replace(wanted, one=mine.one and mine == wanted) for mine, wanted in zip(a.shape, shape, strict=True)]
+    return [a.seen(f"{a.inner}[{', '.join(text[way] for text in texts)}]", *parts) for way in range(2)]

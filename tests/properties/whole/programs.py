@@ -66,7 +66,7 @@ def _scope(arrays: list[ArrayArgument], numbers: list[NumberArgument], extents: 
     sizes = [(f"size{extent.number}", Dim(extent.sizes)) for extent in extents]
     for argument in arrays:
         array = argument.array
-        shape = tuple(Dim(extent.sizes) for extent in array.shape)
+        shape = tuple(Dim(extent.sizes, one=1 in extent.sizes) for extent in array.shape)
         low, high = (0, 31) if array.dtype.startswith("u") else (-31, 31)
         grain = 2 if array.dtype.startswith("float") else 0
         whole = valued(array.name, array.dtype, low, high, grain, shape)

@@ -10,6 +10,7 @@ from tests.properties.state import State, indented
 from tests.properties.values import UNSIGNED, WEAK, Value
 from tests.properties.whole.expressions import Expressions, Scope, weak
 from tests.properties.whole.iterations import Iterations
+from tests.properties.whole.stores import Stores
 from tests.properties.whole.values import Dim, Whole, nameable, sound, storable, valued
 from tests.properties.whole.words import BOUNDS
 
@@ -72,6 +73,7 @@ class Statements:
             *(self._worded,) * 2,
             *(self._stored,) * 3,
             *(self._updated,) * 2,
+            *(self._selected,) * 4,
             self._number,
             self._made,
             self._again,
@@ -121,7 +123,7 @@ class Statements:
         typed = f", np.{'bool_' if dtype == 'bool' else dtype}"
         low, high = storable(weak(0), dtype)
         end = max(dim.sizes) - 1
-        match choices.pick(("zeros", "ones", "full", "arange", "linspace", "eye", "array", "square")):
+        match choices.pick(("zeros", "ones", "full", "arange", "linspace", "eye", "array", "square", "column")):
             case ("zeros" | "ones") as word:
                 default = choices.maybe(50)
                 made = valued(f"np.{word}({text}{'' if default else typed})", "float64" if default else dtype, 0, 1, 0, (dim,))
@@ -145,6 +147,8 @@ class Statements:
             case "array":
                 items = [choices.integer(0, 5) for _ in range(choices.integer(2, 4))]
                 made = valued(f"np.array({items})", "int64", 0, 5, 0, (Dim((len(items),) * 2),))
+            case "column":
+                made = valued(f"np.ones(({text}, 1){typed})", dtype, 0, 1, 0, (dim, dim.single()))
             case _:
                 rows = choices.integer(2, 3)
                 made = valued(f"np.zeros(({rows}, {text}){typed})", dtype, low, high, 0, (Dim((rows, rows)), dim))
@@ -169,8 +173,6 @@ class Statements:
         array = self.choices.pick(arrays)
         text, bounds = self.choices.pick(BOUNDS)
         part = array.seen(f"{array.text}[{text}]", array.shape[0].part(bounds), *array.shape[1:])
-        if array.shape[0].one:
-            return None
         name = self.state.name("v")
         arrays = [replace(a, alone=False) if a.root == array.root else a for a in place.scope.arrays]
         part = replace(part, alone=False)
@@ -230,6 +232,16 @@ class Statements:
             target = array.text
         bounded = f"{array.text} %= {modulus}" + (".0" if array.kind == "float" else "")
         return [f"{target} {operator}= {made.text}", bounded], place.scope
+
+    def _selected(self, place: Place) -> Written | None:
+        """``x[x > 0] = 0``, ``x[k] += 1``, ``c = x[m]``."""
+        arrays = [a for a in place.scope.arrays if a.writable and a.shape]
+        if not arrays:
+            return None
+        writer = Stores(self.state, self.expressions)
+        write = self.choices.pick((writer.masked, writer.indexed, writer.indexed, writer.selected))
+        lines = write(self.choices.pick(arrays), place.scope)
+        return None if lines is None else (lines, place.scope)
 
     def _again(self, place: Place) -> Written | None:
         """``t = t + 1``: another array of the same shape and type under a name."""
@@ -377,9 +389,7 @@ def _owned(name: str, made: Whole) -> Whole:
         low, high = min(low, least), max(high, most)
     grain = max(made.value.grain, 2) if made.kind == "float" else 0
     value = Value(name, made.kind, low, high, made.value.dtypes, grain, atom=True)
-    # Of a name nobody sees that a length of 1 was written.
-    shape = tuple(replace(dim, one=False) for dim in made.shape)
-    return Whole(value, made.dtype, shape, name, writable=bool(made.shape), alone=bool(made.shape))
+    return Whole(value, made.dtype, made.shape, name, writable=bool(made.shape), alone=bool(made.shape))
 
 
 def _with_array(scope: Scope, array: Whole) -> Scope:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tests.properties.choices import Choices
 from tests.properties.values import FLOATS, UNSIGNED, WEAK, Kind, Value, binary, fits, kind_of, within
 
 # What a name may hold, below 2 to this, as multiples of 2 to minus that.
@@ -17,10 +18,10 @@ MOST_ELEMENTS = 1200
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """An axis by its length in each call. ``one``: it is written as one, so that it is repeated."""
+    """An axis by its length in each call. ``one``: where that is 1 everybody sees it, so that it is repeated."""
 
     sizes: tuple[int, ...]
-    one: bool = False
+    one: bool = field(default=False, compare=False)
 
     @property
     def least(self) -> int:
@@ -31,6 +32,21 @@ class Dim:
 
     def part(self, bounds: slice) -> Dim:
         return self.changed(lambda size: len(range(size)[bounds]))
+
+    def single(self) -> Dim:
+        """An axis that is written with length 1, in as many calls."""
+        return Dim((1,) * len(self.sizes), one=True)
+
+    def repeats(self, other: Dim) -> bool:
+        """Whether it is as long in each call, or repeated."""
+        return (
+            self == other or self.one and all(mine in (1, theirs) for mine, theirs in zip(self.sizes, other.sizes, strict=True))
+        )
+
+    def beside(self, other: Dim) -> Dim:
+        """What both together are, of which one is repeated to the other."""
+        sizes = tuple(theirs if mine == 1 else mine for mine, theirs in zip(self.sizes, other.sizes, strict=True))
+        return Dim(sizes, self.one and other.one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +77,7 @@ class Whole:
     @property
     def most(self) -> int:
         """Elements of the largest call."""
-        return max((int(np.prod(sizes)) for sizes in zip(*(dim.sizes for dim in self.shape), strict=True)), default=1)
+        return max((product(sizes) for sizes in zip(*(dim.sizes for dim in self.shape), strict=True)), default=1)
 
     @property
     def empty(self) -> bool:
@@ -75,6 +91,10 @@ class Whole:
     def seen(self, text: str, *shape: Dim) -> Whole:
         """A part of it."""
         return replace(self.moved(text, *shape), root=self.root, writable=self.writable)
+
+
+Word = Callable[[Choices, Whole], Whole | None]
+Pair = Callable[[Choices, Whole, Whole], Whole | None]
 
 
 def valued(text: str, dtype: str, low: int, high: int, grain: int = 0, shape: tuple[Dim, ...] = (), atom: bool = True) -> Whole:
@@ -117,6 +137,24 @@ def combined(operator: str, a: Whole, b: Whole, shape: tuple[Dim, ...]) -> Whole
     return Whole(value, dtype, shape)
 
 
+def summed(text: str, a: Whole, shape: tuple[Dim, ...] = (), most: int | None = None) -> Whole | None:
+    """The sum of at most so many elements, of NumPy's type."""
+    value, count = numeric(a, "int64"), a.most if most is None else most
+    dtype = a.dtype if a.kind == "float" else "uint64" if a.dtype in UNSIGNED else "int64"
+    made = valued(text, dtype, min(0, value.low * count), max(0, value.high * count), value.grain, shape)
+    return made if fits(made.value) else None
+
+
+def both(text: str, a: Whole, b: Whole, dtype: str, shape: tuple[Dim, ...]) -> Whole | None:
+    """What has elements of both."""
+    if dtype == "bool":
+        return valued(text, dtype, 0, 1, shape=shape)
+    first, second = numeric(a, dtype), numeric(b, dtype)
+    low, high = min(first.low, second.low), max(first.high, second.high)
+    made = valued(text, dtype, low, high, max(first.grain, second.grain), shape)
+    return made if fits(made.value) else None
+
+
 def settled(a: Whole, low: int, high: int, grain: int = NAMED_GRAIN) -> Whole:
     """Within bounds."""
     return replace(a, value=within(a.value, low, high, grain))
@@ -138,3 +176,8 @@ def nameable(a: Whole) -> Whole:
 def sound(a: Whole) -> bool:
     """Whether plain Python, NumPy and kernels agree on it."""
     return a.most <= MOST_ELEMENTS and fits(a.value)
+
+
+def product(sizes: tuple[int, ...]) -> int:
+    """Elements of a shape."""
+    return int(np.prod(sizes, dtype=int))

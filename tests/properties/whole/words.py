@@ -1,4 +1,5 @@
-"""The words of random whole-array programs, one list for each place where they stand.
+"""The words of random whole-array programs, one list for each place where they stand;
+``axes`` has reductions, ``selections`` masks, arrays of indices and bins.
 
 A word is a function of the choices and of an array, which gives the expression with what is known of it, or None where it does
 not apply. A new word is one more entry: of an array for an array in ``WORDS`` (also along an axis, or chosen by a mask), for a
@@ -7,15 +8,13 @@ part of one in ``PARTS``, of all elements for a number in ``REDUCTIONS``, of one
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from tests.properties.choices import Choices
 from tests.properties.values import UNSIGNED, Value, fits
-from tests.properties.whole.values import Dim, Whole, combined, joined, numeric, valued
-
-Word = Callable[[Choices, Whole], Whole | None]
-Pair = Callable[[Choices, Whole, Whole], Whole | None]
+from tests.properties.whole.axes import OF_ALL, along_axes
+from tests.properties.whole.selections import OF_SELECTED, SELECTED_BY, SELECTING
+from tests.properties.whole.values import Dim, Pair, Whole, Word, both, combined, joined, numeric, product, summed, valued
 
 # Ways to take elements of an axis: how it is written, and as a slice.
 BOUNDS = (
@@ -37,8 +36,12 @@ def _sliced(choices: Choices, a: Whole) -> Whole | None:
         return None
     texts, shape = [], []
     for dim in a.shape:
-        if dim.least > 0 and not dim.one and len(a.shape) > 1 and choices.maybe(20):
+        if dim.least > 0 and len(a.shape) > 1 and choices.maybe(20):
             texts.append(choices.pick(("0", "-1")))
+            continue
+        if dim.least > 0 and choices.maybe(8):
+            texts.append("0:1")
+            shape.append(dim.single())
             continue
         text, bounds = choices.pick(BOUNDS)
         texts.append(text)
@@ -47,10 +50,10 @@ def _sliced(choices: Choices, a: Whole) -> Whole | None:
     if len(shape) == 1 and choices.maybe(20):
         at = choices.integer(0, len(texts))
         texts.insert(at, choices.pick(("None", "np.newaxis")))
-        shape.insert(0 if at == 0 else len(shape) if at == len(texts) - 1 else min(at, len(shape)), Dim((1, 1), one=True))
+        shape.insert(0 if at == 0 else len(shape) if at == len(texts) - 1 else min(at, len(shape)), a.shape[0].single())
         if len(texts) > 2:
             return None
-    if not shape or any(dim.one and max(dim.sizes) == 0 for dim in shape):
+    if not shape:
         return None
     return a.seen(f"{a.inner}[{', '.join(texts)}]", *shape)
 
@@ -96,7 +99,7 @@ def _repeated(choices: Choices, a: Whole) -> Whole | None:
 def _flat(choices: Choices, a: Whole) -> Whole | None:
     if not a.shape:
         return None
-    sizes = tuple(_product(sizes) for sizes in zip(*(dim.sizes for dim in a.shape), strict=True))
+    sizes = tuple(product(sizes) for sizes in zip(*(dim.sizes for dim in a.shape), strict=True))
     words = (
         f"np.ravel({a.text})",
         f"{a.inner}.ravel()",
@@ -115,7 +118,7 @@ def _sharing(a: Whole, text: str, *shape: Dim) -> Whole:
 def _reshaped(choices: Choices, a: Whole) -> Whole | None:
     if not a.shape or a.empty:
         return None
-    sizes = tuple(_product(sizes) for sizes in zip(*(dim.sizes for dim in a.shape), strict=True))
+    sizes = tuple(product(sizes) for sizes in zip(*(dim.sizes for dim in a.shape), strict=True))
     rows = choices.integer(1, 3)
     if any(size % rows for size in sizes):
         return None
@@ -131,14 +134,7 @@ def _copied(choices: Choices, a: Whole) -> Whole | None:
 
 
 def _differences(choices: Choices, a: Whole) -> Whole | None:
-    if (
-        not a.shape
-        or a.kind == "bool"
-        or a.value.low < 0
-        and a.dtype in UNSIGNED
-        or a.dtype in UNSIGNED
-        or any(d.one for d in a.shape)
-    ):
+    if not a.shape or a.kind == "bool" or a.value.low < 0 and a.dtype in UNSIGNED or a.dtype in UNSIGNED:
         return None
     value = Value(
         f"np.diff({a.text})",
@@ -203,7 +199,7 @@ def _sorted(choices: Choices, a: Whole) -> Whole | None:
 def _summed_up(choices: Choices, a: Whole) -> Whole | None:
     if len(a.shape) != 1 or a.kind == "bool":
         return None
-    return _of_sum(f"np.cumsum({a.text})", a, a.shape)
+    return summed(f"np.cumsum({a.text})", a, a.shape)
 
 
 # Of one array: words along axes (`np.sum(a, axis=0)`) belong here.
@@ -220,30 +216,32 @@ WORDS: list[Word] = [
     _filled,
     _sorted,
     _summed_up,
+    *(along_axes,) * 6,
+    *SELECTING,
 ]
 
 
 def _concatenated(choices: Choices, a: Whole, b: Whole) -> Whole | None:
     dtype = joined(a, b)
-    if len(a.shape) != len(b.shape) or not a.shape or not dtype or any(dim.one for dim in a.shape + b.shape):
+    if len(a.shape) != len(b.shape) or not a.shape or not dtype:
         return None
     axis = choices.integer(0, len(a.shape) - 1)
     if [d for k, d in enumerate(a.shape) if k != axis] != [d for k, d in enumerate(b.shape) if k != axis]:
         return None
     tail = f", axis={axis}" if axis or choices.maybe(30) else ""
-    both = Dim(tuple(x + y for x, y in zip(a.shape[axis].sizes, b.shape[axis].sizes, strict=True)))
-    return _both(f"np.concatenate(({a.text}, {b.text}){tail})", a, b, dtype, (*a.shape[:axis], both, *a.shape[axis + 1 :]))
+    longer = Dim(tuple(x + y for x, y in zip(a.shape[axis].sizes, b.shape[axis].sizes, strict=True)))
+    return both(f"np.concatenate(({a.text}, {b.text}){tail})", a, b, dtype, (*a.shape[:axis], longer, *a.shape[axis + 1 :]))
 
 
 def _stacked(choices: Choices, a: Whole, b: Whole) -> Whole | None:
     dtype = joined(a, b)
-    if a.shape != b.shape or not a.shape or not dtype or any(dim.one for dim in a.shape):
+    if a.shape != b.shape or not a.shape or not dtype:
         return None
     two = Dim((2, 2))
     if choices.maybe(30):
-        return _both(f"np.stack(({a.text}, {b.text}), axis=-1)", a, b, dtype, (*a.shape, two))
+        return both(f"np.stack(({a.text}, {b.text}), axis=-1)", a, b, dtype, (*a.shape, two))
     word = choices.pick(("stack", "vstack")) if len(a.shape) == 1 else "stack"
-    return _both(f"np.{word}(({a.text}, {b.text}))", a, b, dtype, (two, *a.shape))
+    return both(f"np.{word}(({a.text}, {b.text}))", a, b, dtype, (two, *a.shape))
 
 
 def _outer(choices: Choices, a: Whole, b: Whole) -> Whole | None:
@@ -259,7 +257,7 @@ def _outer(choices: Choices, a: Whole, b: Whole) -> Whole | None:
 def _product_of_matrices(choices: Choices, a: Whole, b: Whole) -> Whole | None:
     if not 1 <= len(a.shape) <= 2 or not 1 <= len(b.shape) <= 2 or a.kind == "bool" or b.kind == "bool":
         return None
-    if a.shape[-1] != b.shape[0] or a.shape[-1].one:
+    if a.shape[-1] != b.shape[0]:
         return None
     one = combined("*", a, b, ())
     if one is None or one.text != f"{a.inner} * {b.inner}":
@@ -272,41 +270,8 @@ def _product_of_matrices(choices: Choices, a: Whole, b: Whole) -> Whole | None:
     return made if fits(made.value) else None
 
 
-def _both(text: str, a: Whole, b: Whole, dtype: str, shape: tuple[Dim, ...]) -> Whole | None:
-    if dtype == "bool":
-        return valued(text, dtype, 0, 1, shape=shape)
-    first, second = numeric(a, dtype), numeric(b, dtype)
-    low, high = min(first.low, second.low), max(first.high, second.high)
-    made = valued(text, dtype, low, high, max(first.grain, second.grain), shape)
-    return made if fits(made.value) else None
-
-
 # Of two arrays of any shapes: selection by a mask or by an array of indices belongs here.
-PAIRS: list[Pair] = [_concatenated, _stacked, _outer, _product_of_matrices]
-
-
-def _of_sum(text: str, a: Whole, shape: tuple[Dim, ...] = ()) -> Whole | None:
-    value = numeric(a, "int64")
-    dtype = a.dtype if a.kind == "float" else "uint64" if a.dtype in UNSIGNED else "int64"
-    made = valued(text, dtype, min(0, value.low * a.most), max(0, value.high * a.most), value.grain, shape)
-    return made if fits(made.value) else None
-
-
-def _sum(choices: Choices, a: Whole) -> Whole | None:
-    return _of_sum(choices.pick((f"np.sum({a.text})", f"{a.inner}.sum()")), a)
-
-
-def _extreme(choices: Choices, a: Whole) -> Whole | None:
-    word = choices.pick(("min", "max"))
-    if a.empty or a.kind == "bool":
-        return None
-    return a.moved(choices.pick((f"np.{word}({a.text})", f"{a.inner}.{word}()")))
-
-
-def _place(choices: Choices, a: Whole) -> Whole | None:
-    if a.empty or a.kind == "bool":
-        return None
-    return valued(f"np.{choices.pick(('argmin', 'argmax'))}({a.text})", "int64", 0, a.most)
+PAIRS: list[Pair] = [_concatenated, _stacked, _outer, _product_of_matrices, *SELECTED_BY]
 
 
 def _inner(choices: Choices, a: Whole) -> Whole | None:
@@ -318,20 +283,5 @@ def _inner(choices: Choices, a: Whole) -> Whole | None:
     return made if fits(made.value) and a.dtype not in UNSIGNED else None
 
 
-def _truth(choices: Choices, a: Whole) -> Whole | None:
-    return valued(f"np.{choices.pick(('any', 'all'))}({a.text})", "bool", 0, 1)
-
-
-def _count(choices: Choices, a: Whole) -> Whole | None:
-    return valued(f"np.count_nonzero({a.text})", "weak", 0, a.most)
-
-
 # Of all elements, for a number.
-REDUCTIONS: list[Word] = [_sum, _extreme, _place, _truth, _count, _inner]
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product
+REDUCTIONS: list[Word] = [*OF_ALL, *OF_ALL, _inner, *OF_SELECTED]
