@@ -1,7 +1,8 @@
-"""``Bound``: a kernel with its arguments."""
+"""``Bound``: a kernel with its arguments; ``Method``: a kernel with its first one."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import weakref
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from qgraph.pickling import not_pickled
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.specialisation import Executable, Specialisation, Variant
+from qgraph.stack import hide_frames, raises_to_user
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _Launch = Callable[..., Any]
@@ -60,6 +62,7 @@ class Bound:
         self.launch = arguments.launcher()
 
     @property
+    @raises_to_user
     def graph(self) -> Any:
         """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
 
@@ -95,6 +98,33 @@ class Bound:
         except CudaError as error:
             arguments.make_good(error)
         return arguments.executable.graph(arguments.call)
+
+
+class Method:
+    """A kernel found on an instance: the instance is its first argument."""
+
+    def __init__(self, kernel: Any, owner: object) -> None:
+        self.kernel = kernel
+        self._owner = owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel on the instance; gives what it returns."""
+        try:
+            return self.kernel(self._owner, *args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    def __reduce__(self) -> tuple[type[Method], tuple[Any, object]]:
+        return Method, (self.kernel, self._owner)
+
+    # Not the kernel's.
+    def __deepcopy__(self, memo: dict[int, Any]) -> Method:
+        return Method(self.kernel, copy.deepcopy(self._owner, memo))
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.kernel, name)
+        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check") else value
 
 
 class _Arguments:
@@ -174,19 +204,24 @@ class _Arguments:
             "value": self.specialisation.value,
             "ran": kernel._ran,
             "CudaError": CudaError,
+            "hide_frames": hide_frames,
             "holds": self.holds,
         }
         lines = [
             "def launch(**other):",
-            "    if other: return arguments.launch_with(other)",
-            "    if specialisation.executable is not executable or not holds():",
-            "        return arguments.launch_anew()",
             "    try:",
-            *(f"        {line}" for line in again.statements([])),
-            "    except CudaError as error:",
-            "        return arguments.launch_after(error)",
-            "    ran.specialisation = specialisation",
-            "    return None if numbers is None else value(numbers)",
+            "        if other: return arguments.launch_with(other)",
+            "        if specialisation.executable is not executable or not holds():",
+            "            return arguments.launch_anew()",
+            "        try:",
+            *(f"            {line}" for line in again.statements([])),
+            "        except CudaError as error:",
+            "            return arguments.launch_after(error)",
+            "        ran.specialisation = specialisation",
+            "        return None if numbers is None else value(numbers)",
+            "    except Exception as error:",
+            "        hide_frames(error)",
+            "        raise",
         ]
         exec(compile("\n".join(lines), "<qgraph launch>", "exec"), names)
         # The names must not hold the function.
@@ -212,6 +247,7 @@ class _Arguments:
                 )
         return self._kernel._run((*{**values, **numbers}.values(), *self.values[len(self._given) :]))
 
+    @raises_to_user
     def _launch_anew_each_time(self, **numbers: Any) -> Any:
         if numbers:
             return self.launch_with(numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
@@ -18,11 +18,14 @@ from qgraph.language import Func
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
 from qgraph.specialisation import Variant
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import raises_to_user, with_large_frame_stack
 
 if TYPE_CHECKING:
     from qgraph.checking.checker import CheckReport
     from qgraph.runtime.arguments.flatten import Arguments
+
+
+Result = TypeVar("Result")
 
 
 class Introspection:
@@ -104,6 +107,14 @@ class Introspection:
             self._ones = True
             self._use_arrays(self._global_arrays)
 
+    def _with_ones(self, step: Callable[[], Result]) -> Result:
+        """What ``step`` gives, once more where the kernel must be compiled for the extents that are 1."""
+        try:
+            return step()
+        except LengthOfOne:
+            self._add_ones()
+            return step()
+
     def _parameters(self, arrays: tuple[GlobalArray, ...]) -> tuple[str, ...]:
         """How the user writes all that is passed."""
         return (*self._names, *(array.path for array in arrays))
@@ -120,6 +131,7 @@ class Introspection:
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
+    @raises_to_user
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
         from qgraph.frontend.bodies.reference import run_reference
@@ -128,6 +140,7 @@ class Introspection:
         with as_plain_python(values):
             return run_reference(self._source, dict(zip(self._names, values, strict=True)))
 
+    @raises_to_user
     def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing.
 
@@ -139,12 +152,14 @@ class Introspection:
         variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
         return variant.plan_for(variant.check(leaves))
 
+    @raises_to_user
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
         from qgraph.lowering.compile import compile_ptx
 
         return compile_ptx(self._plan_for("cuda", args, kwargs), cc, self.options)[1]
 
+    @raises_to_user
     @with_large_frame_stack
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
@@ -158,6 +173,7 @@ class Introspection:
         lines = doubles(program, tuple(program.tasks()), scalar_types(program))
         return Explanation(plan, reasons(plan), lines, bin_notes(plan))
 
+    @raises_to_user
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Run the kernel as plain Python means it, on copies of the arguments, and watch every access to an element.
 
@@ -179,11 +195,7 @@ class Introspection:
 
         values = self._bind(args, kwargs)
         with refused():
-            try:
-                return check(*self._describe_only(values, "cpu", checks=True))
-            except LengthOfOne:
-                self._add_ones()
-                return check(*self._describe_only(values, "cpu", checks=True))
+            return self._with_ones(lambda: check(*self._describe_only(values, "cpu", checks=True)))
 
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

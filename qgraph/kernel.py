@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import weakref
 from collections import OrderedDict
@@ -11,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
-from qgraph.bound_kernel import Bound
+from qgraph.bound_kernel import Bound, Method
 from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
@@ -25,6 +24,7 @@ from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import give_back, with_steps
 from qgraph.runtime.values.prepared_call import CHANGED
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code, streams_of
+from qgraph.stack import hide_frames, raises_to_user
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -108,10 +108,14 @@ class Kernel(ByName, Introspection):
                 if result is not CHANGED:
                     recent.last = known
                     return result
-            return self._call(args, kwargs)
-        except LengthOfOne:
-            self._add_ones()
-            return self._call(args, kwargs)
+            try:
+                return self._call(args, kwargs)
+            except LengthOfOne:
+                self._add_ones()
+                return self._call(args, kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not the one before it again: like another one that there was, or a new one."""
@@ -388,14 +392,11 @@ class Kernel(ByName, Introspection):
             counts.add(executable)
         return counts
 
+    @raises_to_user
     def bind(self, *args: Any, **kwargs: Any) -> Bound:
         """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
         values = self._bind(args, kwargs)
-        try:
-            return Bound(self, values)
-        except LengthOfOne:
-            self._add_ones()
-            return Bound(self, values)
+        return self._with_ones(lambda: Bound(self, values))
 
     def clear_cache(self) -> None:
         """Forget all graphs and compiled code; the next call compiles again.
@@ -413,29 +414,6 @@ class Kernel(ByName, Introspection):
 
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else Method(self, owner)
-
-
-class Method:
-    """A kernel found on an instance: the instance is its first argument."""
-
-    def __init__(self, kernel_: Kernel, owner: object) -> None:
-        self.kernel = kernel_
-        self._owner = owner
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel on the instance; gives what it returns."""
-        return self.kernel(self._owner, *args, **kwargs)
-
-    def __reduce__(self) -> tuple[type[Method], tuple[Kernel, object]]:
-        return Method, (self.kernel, self._owner)
-
-    # Not the kernel's.
-    def __deepcopy__(self, memo: dict[int, Any]) -> Method:
-        return Method(self.kernel, copy.deepcopy(self._owner, memo))
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.kernel, name)
-        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check") else value
 
 
 def _leave_graphs_behind() -> None:
@@ -471,6 +449,7 @@ def kernel(
     bounds_check: bool = ...,
     conditional: str = ...,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
+@raises_to_user
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Mark a function as a kernel: its kernel-level loops run in parallel, and the whole call is one graph launch.
 
@@ -492,5 +471,5 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     checked = Options(**options)
     if function is None:
-        return lambda inner: Kernel(inner, checked)
+        return raises_to_user(lambda inner: Kernel(inner, checked))
     return Kernel(function, checked)

@@ -15,6 +15,7 @@ import numpy as np
 from qgraph.compat import cpython
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.pickling import ByName
+from qgraph.stack import hide_frames
 
 T = TypeVar("T")
 
@@ -298,7 +299,11 @@ class Func(ByName):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it as plain Python."""
         run = _REFERENCE.get()
-        return (self.function if run is None else run(self))(*args, **kwargs)
+        try:
+            return (self.function if run is None else run(self))(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def __get__(self, owner: object, _cls: type | None = None) -> Any:
         return self if owner is None else functools.partial(self, owner)

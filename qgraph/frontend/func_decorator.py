@@ -7,8 +7,10 @@ from typing import Any
 
 from qgraph.frontend.syntax.parse import parse
 from qgraph.language import Func
+from qgraph.stack import raises_to_user
 
 
+@raises_to_user
 def func(function: Callable[..., Any]) -> Func:
     """Mark ``function`` as callable from kernels and funcs.
 
