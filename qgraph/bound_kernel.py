@@ -6,17 +6,22 @@ import copy
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import numpy as np
 
 from qgraph.errors import ArgumentError, BackendError, CudaError, StreamCaptured
 from qgraph.ir.global_arrays import GlobalArray, Place
+from qgraph.language import Parameters, Result
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.specialisation import Executable, Specialisation, Variant
 from qgraph.stack import hide_frames, raises_to_user
+
+if TYPE_CHECKING:
+    from qgraph.checking.checker import CheckReport
+    from qgraph.ir.plan import GraphPlan
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _Launch = Callable[..., Any]
@@ -41,10 +46,10 @@ class _Kernel(Protocol):
     def _recover(self, error: CudaError, variant: Variant | None = None) -> None: ...
 
 
-class Bound:
+class Bound(Generic[Result]):
     """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays, and so does its ``launch``."""
 
-    launch: _Launch
+    launch: Callable[..., Result]
     """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does.
 
     ``launch(alpha=0.1)`` takes other numbers for this launch, for arguments of the kernel that are numbers, of the types that
@@ -100,17 +105,23 @@ class Bound:
         return arguments.executable.graph(arguments.call)
 
 
-class Method:
+class Method(Generic[Parameters, Result]):
     """A kernel found on an instance: the instance is its first argument."""
+
+    reference: Callable[Parameters, Result]
+    bind: Callable[Parameters, Bound[Result]]
+    plan: Callable[Parameters, GraphPlan]
+    check: Callable[Parameters, CheckReport]
 
     def __init__(self, kernel: Any, owner: object) -> None:
         self.kernel = kernel
         self._owner = owner
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """Run the kernel on the instance; gives what it returns."""
+        run: Callable[..., Result] = self.kernel
         try:
-            return self.kernel(self._owner, *args, **kwargs)
+            return run(self._owner, *args, **kwargs)
         except Exception as error:
             hide_frames(error)
             raise

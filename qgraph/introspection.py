@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
-from qgraph.ir.argument_types import LengthOfOne, TailFound
+from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
 from qgraph.ir.plan import GraphPlan
-from qgraph.language import Func
+from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
 from qgraph.specialisation import Variant
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from qgraph.runtime.arguments.flatten import Arguments
 
 
-Result = TypeVar("Result")
+Found = TypeVar("Found")
 
 
-class Introspection:
+class Introspection(Generic[Parameters, Result]):
     """A function as a kernel that can be looked at: its parameters, the global arrays that it uses, and what it would do."""
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         self.options = options
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
         self._func = Func(function, self._source)
@@ -107,7 +107,7 @@ class Introspection:
             self._ones = True
             self._use_arrays(self._global_arrays)
 
-    def _with_ones(self, step: Callable[[], Result]) -> Result:
+    def _with_ones(self, step: Callable[[], Found]) -> Found:
         """What ``step`` gives, once more where the kernel must be compiled for the extents that are 1."""
         try:
             return step()
@@ -127,21 +127,27 @@ class Introspection:
         used = self._global_arrays[: len(values) - len(self._names)]
         code = self._source.function.__code__
         reserved = frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
-        return used, describe(self._parameters(used), values, reserved, self._source.static, self._tails, ones=self._ones)
+        found = describe(self._parameters(used), values, reserved, self._source.static, self._tails, ones=self._ones)
+        for name, type_ in found.types if self._source.arrays else ():
+            annotation = self._source.arrays.get(name)
+            if annotation is not None:
+                check_annotation(name, annotation, type_, self._source.parameter_span(name))
+        return used, found
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
     @raises_to_user
-    def reference(self, *args: Any, **kwargs: Any) -> Any:
+    def reference(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
         from qgraph.frontend.bodies.reference import run_reference
 
         values = self._bind(args, kwargs)
         with as_plain_python(values):
-            return run_reference(self._source, dict(zip(self._names, values, strict=True)))
+            result: Result = run_reference(self._source, dict(zip(self._names, values, strict=True)))
+            return result
 
     @raises_to_user
-    def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
+    def plan(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing.
 
         It is that of CUDA, but for a kernel that was decorated with ``backend="cpu"``.
@@ -161,7 +167,7 @@ class Introspection:
 
     @raises_to_user
     @with_large_frame_stack
-    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+    def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
         from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes
         from qgraph.lowering.float64_warning import doubles
@@ -174,7 +180,7 @@ class Introspection:
         return Explanation(plan, reasons(plan), lines, bin_notes(plan))
 
     @raises_to_user
-    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
+    def check(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> CheckReport:
         """Run the kernel as plain Python means it, on copies of the arguments, and watch every access to an element.
 
         The parallel loops of the kernel run in order on one thread of the CPU, wherever the arrays live. Where nothing is wrong

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any, Concatenate, Self, overload
 
 from qgraph.bound_kernel import Bound, Method
 from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
@@ -17,6 +17,7 @@ from qgraph.forks import in_child
 from qgraph.introspection import Introspection
 from qgraph.ir.argument_types import LengthOfOne, TailFound
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
+from qgraph.language import Parameters, Rest, Result
 from qgraph.options import Options
 from qgraph.pickling import ByName
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
@@ -56,7 +57,7 @@ def _no_stream(leaves: tuple[Any, ...]) -> int:
     return 0
 
 
-class Kernel(ByName, Introspection):
+class Kernel(ByName, Introspection[Parameters, Result]):
     """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
 
     Calling it runs it; on CUDA the call returns before the device has finished.
@@ -71,7 +72,7 @@ class Kernel(ByName, Introspection):
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
     __slots__ = ("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants")
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         functools.update_wrapper(self, function)
         super().__init__(function, options)
         # What ran last; it knows what it did.
@@ -95,7 +96,7 @@ class Kernel(ByName, Introspection):
 
     # --- calling -------------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """Run the kernel. Gives what it returns, for which the call then waits."""
         # Most calls are the one before them again.
         recent = self._recent
@@ -104,7 +105,7 @@ class Kernel(ByName, Introspection):
             if last is not None and not kwargs and (known := last.next) is not None:
                 # Not called as a method would be, which is slower to find.
                 run = known.run
-                result = run(args)
+                result: Result = run(args)
                 if result is not CHANGED:
                     recent.last = known
                     return result
@@ -117,7 +118,7 @@ class Kernel(ByName, Introspection):
             hide_frames(error)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """A call that is not the one before it again: like another one that there was, or a new one."""
         recent = self._recent
         last, recent.last, key = recent.last, None, None
@@ -130,6 +131,7 @@ class Kernel(ByName, Introspection):
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
             known = recent.find(key)
+            result: Result
             if known is not None and (result := known.run(args)) is not CHANGED:
                 # Arguments are all that a guard has to look at where there are no global arrays.
                 if not complete:
@@ -138,7 +140,8 @@ class Kernel(ByName, Introspection):
                         last.next = known
                 return result
         # Only complete positional arguments have a key.
-        return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
+        found: Result = self._run(args if complete or key is not None else self._bind(args, kwargs), key)
+        return found
 
     def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
         super()._use_arrays(arrays)
@@ -393,7 +396,7 @@ class Kernel(ByName, Introspection):
         return counts
 
     @raises_to_user
-    def bind(self, *args: Any, **kwargs: Any) -> Bound:
+    def bind(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Bound[Result]:
         """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
         values = self._bind(args, kwargs)
         return self._with_ones(lambda: Bound(self, values))
@@ -412,6 +415,12 @@ class Kernel(ByName, Introspection):
                 forget_code()
             self._variants.clear()
 
+    @overload
+    def __get__(self, owner: None, cls: type) -> Self: ...
+    @overload
+    def __get__(
+        self: Kernel[Concatenate[Any, Rest], Result], owner: object, cls: type | None = None
+    ) -> Method[Rest, Result]: ...
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else Method(self, owner)
 
@@ -437,7 +446,7 @@ def reset() -> None:
 
 
 @overload
-def kernel(function: Callable[..., Any]) -> Kernel: ...
+def kernel(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]: ...
 @overload
 def kernel(
     *,
@@ -448,7 +457,7 @@ def kernel(
     block_size: int | None = ...,
     bounds_check: bool = ...,
     conditional: str = ...,
-) -> Callable[[Callable[..., Any]], Kernel]: ...
+) -> Callable[[Callable[Parameters, Result]], Kernel[Parameters, Result]]: ...
 @raises_to_user
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Mark a function as a kernel: its kernel-level loops run in parallel, and the whole call is one graph launch.
