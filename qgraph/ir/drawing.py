@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import itertools
 import linecache
+import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,18 +98,22 @@ def wrapped(rows: Iterable[Row]) -> Iterator[Row]:
     """Rows that are not too wide; what does not fit is in rows of its own, indented."""
     for row in rows:
         text = "".join(c if c.isprintable() else " " for c in row.text)
-        indent = " " * (len(text) - len(text.lstrip()) + (4 if row.kind == "code" else 0))
-        lines = (
-            textwrap.wrap(text, _WIDEST, subsequent_indent=indent, drop_whitespace=False, break_on_hyphens=False)
-            if columns(text) > _WIDEST
-            else [text]
-        )
+        if columns(text) <= _WIDEST:
+            yield Row(text.rstrip(), row.kind)
+            continue
+        # Below the code, not below its number.
+        head = re.match(r"\s*\d+\s+" if row.kind == "code" else r"\s*", text)
+        indent = " " * (4 + (head.end() if head else 0))
+        lines = textwrap.wrap(text, _WIDEST, subsequent_indent=indent, drop_whitespace=False, break_on_hyphens=False)
         yield from (Row(line.rstrip(), row.kind) for line in lines)
 
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """What has a place in a layer: a box, or where an arrow passes, with its label or without. ``x`` is its middle."""
+    """What has a place in a layer: a box, or where an arrow passes, with its label or without.
+
+    ``x`` is its middle, ``y`` its top, and ``floor`` where its layer ends.
+    """
 
     width: float
     height: float
@@ -118,6 +123,7 @@ class Item:
     rows: tuple[Row, ...] = ()
     x: float = 0.0
     y: float = 0.0
+    floor: float = 0.0
     above: list[Item] = field(default_factory=list)
     below: list[Item] = field(default_factory=list)
 
@@ -172,15 +178,16 @@ class Layout:
         for number, layer in enumerate(self.layers):
             across = max((abs(item.x - other.x) for item in layer for other in item.above), default=0.0)
             self.height += (_GAP + min(40.0, across / 12)) if number else 0.0
+            floor = self.height + max(item.height for item in layer)
             for item in layer:
-                item.y = self.height
+                item.y, item.floor = self.height, floor
                 self.width = max(self.width, item.x + item.width / 2)
-            self.height += max(item.height for item in layer)
+            self.height = floor
 
     def _place_rest(self, blocks: Sequence[Block]) -> None:
         """Boxes without arrows stand in rows below all others."""
         limit = max(_ROW, self.width)
-        x, y, row = 0.0, self.height + (float(_APART) if self.height and blocks else 0.0), 0.0
+        x, y, row = 0.0, self.height + (_APART if self.height and blocks else 0), 0.0
         for block in blocks:
             item = self.boxes[block.key]
             if x and x + item.width > limit:
@@ -195,7 +202,7 @@ def _box(block: Block) -> Item:
     rows = tuple(wrapped(block.rows))
     inner = [(word, Layout(body)) for word, body in block.bodies]
     width = max(columns(row.text) for row in rows) * _CHARACTER
-    height = len(rows) * _LINE + 2 * _PADDING - 4
+    height = float(len(rows) * _LINE + 2 * _PADDING - 4)
     if inner:
         width = max(width, sum(_framed(word, layout)[0] for word, layout in inner) + _MARGIN * (len(inner) - 1))
         height += max(_framed(word, layout)[1] for word, layout in inner) + 4
@@ -306,7 +313,7 @@ def to_svg(picture: Picture, heading: str) -> str:
 def _drawn(layout: Layout, x: float, y: float) -> Iterator[str]:
     """``layout`` with its left upper corner at a place: arrows first, so that nothing is under one."""
     for arrow, path in layout.paths:
-        yield from _arrow(layout, arrow, path, x, y)
+        yield from _arrow(arrow, path, x, y)
     for item in layout.boxes.values():
         yield from _drawn_box(item, x + item.x - item.width / 2, y + item.y)
 
@@ -333,14 +340,13 @@ def _drawn_box(item: Item, x: float, y: float) -> Iterator[str]:
         inner_x += width + _MARGIN
 
 
-def _arrow(layout: Layout, arrow: Arrow, path: list[Item], x: float, y: float) -> Iterator[str]:
+def _arrow(arrow: Arrow, path: list[Item], x: float, y: float) -> Iterator[str]:
     """Curves between layers, and a straight line through each; none through the label."""
-    bottoms = {id(item): max(each.y + each.height for each in layer) for layer in layout.layers for item in layer}
     parts: list[str] = []
     for one, other in itertools.pairwise(path):
         start = x + _port(one, one.below, other)
         end = x + _port(other, other.above, one)
-        low, high = y + bottoms[id(one)], y + other.y - (_HEAD if other is path[-1] else 0)
+        low, high = y + one.floor, y + other.y - (_HEAD if other is path[-1] else 0)
         parts.append(f"M{start:.1f},{y + one.y + one.height:.1f}V{low:.1f}")
         middle = (low + high) / 2
         parts.append(f"C{start:.1f},{middle:.1f} {end:.1f},{middle:.1f} {end:.1f},{high:.1f}")

@@ -371,7 +371,8 @@ class GraphPlan:
 
     def _picture(self, region: int) -> drawing.Picture:
         nodes = self.regions[region].nodes
-        arrows = (self._arrow(before, after) for before, after in self.edges if before in nodes)
+        inside = set(nodes)
+        arrows = (self._arrow(before, after) for before, after in self.edges if before in inside)
         return drawing.Picture(tuple(self._block(self.nodes[index]) for index in nodes), tuple(arrows))
 
     def _block(self, node: Node) -> drawing.Block:
@@ -416,7 +417,7 @@ class GraphPlan:
 _ROLES = {
     "enter": "whether to enter the loop of",
     "condition": "whether to repeat the loop of",
-    "decide": "what to run of",
+    "decide": "which branch to run of",
     "bounds": "bounds of",
     "start": "start of",
 }
