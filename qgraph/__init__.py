@@ -23,6 +23,7 @@ from qgraph.frontend.unique import unique
 from qgraph.info import capture, info, set_backend, stream
 from qgraph.kernel import kernel, reset
 from qgraph.language import (
+    Array,
     Static,
     atomic_add,
     atomic_and_,
@@ -54,6 +55,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "Array",
     "AssumedParallelWarning",
     "BackendError",
     "BoundsError",

@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("kernel", metavar="MODULE:KERNEL", help="as in package.module:function or module:Class.method")
     look.add_argument("--args", metavar="EXPR", help='example arguments, such as "np.zeros(8), 3"; np is NumPy')
     look.add_argument("--dot", action="store_true", help="with --args: print the graph in Graphviz' language instead")
+    look.add_argument("--svg", metavar="PATH", help="with --args: write a picture of the graph to this file; - prints it")
     look.set_defaults(command=_inspect)
     check = commands.add_parser("check", help="run a kernel on copies of example arguments: races, bounds, unwritten reads")
     check.add_argument("kernel", metavar="MODULE:KERNEL", help="as for inspect")
@@ -95,8 +96,9 @@ def _cache(options: argparse.Namespace) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> None:
-    if options.dot and options.args is None:
-        raise _UsageError('--dot draws a graph, which needs arguments: add --args "np.zeros(8), 3"')
+    for option in ("dot", "svg"):
+        if getattr(options, option) and options.args is None:
+            raise _UsageError(f'--{option} draws a graph, which needs arguments: add --args "np.zeros(8), 3"')
     kernel = _load(options.kernel)
     if options.args is None:
         print(_describe(options.kernel, kernel))
@@ -106,9 +108,23 @@ def _inspect(options: argparse.Namespace) -> None:
     if options.dot:
         print(plan.to_dot(), end="")
         return
+    if options.svg:
+        _write(options.svg, plan.to_svg())
+        return
     print(_describe(options.kernel, kernel))
     print()
     print(plan)
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        print(text, end="")
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise _UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _check(options: argparse.Namespace) -> None:

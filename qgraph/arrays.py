@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from qgraph.errors import ArgumentError
 from qgraph.language import in_reference, makes_array
 from qgraph.options import check_backend
+from qgraph.stack import raises_to_user
 
 if TYPE_CHECKING:
     from qgraph.runtime.arguments.pool import Pool
@@ -33,6 +34,7 @@ def _side(backend: str | None) -> str:
     return "cuda" if name == "cuda" else "host"
 
 
+@raises_to_user
 def asarray(x: Any, backend: str | None = None) -> Any:
     """``x`` as an array of the backend: a NumPy array for cpu and sim, a device array for cuda.
 
@@ -58,6 +60,7 @@ def asarray(x: Any, backend: str | None = None) -> Any:
 
 
 @makes_array("empty")
+@raises_to_user
 def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *, alloc: bool = False) -> Any:
     """An array of ``shape`` and ``dtype`` with any contents.
 
@@ -84,6 +87,7 @@ def empty(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *,
 
 
 @makes_array("full")
+@raises_to_user
 def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, backend: str | None = None, *, alloc: bool = False) -> Any:
     """An array of ``shape`` filled with ``value``; without ``dtype``, of the type that NumPy gives the value.
 
@@ -95,12 +99,14 @@ def full(shape: Shape, value: Any, dtype: DTypeLike | None = None, backend: str 
 
 
 @makes_array("zeros")
+@raises_to_user
 def zeros(shape: Shape, dtype: DTypeLike = float, backend: str | None = None, *, alloc: bool = False) -> Any:
     """An array of ``shape`` and ``dtype`` filled with zeros; ``alloc`` as in ``empty``."""
     return full(shape, 0, dtype, backend)
 
 
 @makes_array("empty_like")
+@raises_to_user
 def empty_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -> Any:
     """An array of the shape, the dtype and on the side of ``x``, with any contents; ``alloc`` as in ``empty``."""
     from qgraph.runtime.arguments.array_adapters import adopt
@@ -112,6 +118,7 @@ def empty_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -
 
 
 @makes_array("zeros_like")
+@raises_to_user
 def zeros_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -> Any:
     """An array of the shape, the dtype and on the side of ``x``, filled with zeros; ``alloc`` as in ``empty``."""
     array = empty_like(x, dtype)
@@ -119,6 +126,7 @@ def zeros_like(x: Any, dtype: DTypeLike | None = None, *, alloc: bool = False) -
     return array
 
 
+@raises_to_user
 def pool(nbytes: int, backend: str | None = None) -> Pool:
     """A block of ``nbytes`` bytes of memory, taken at once, from which arrays and temporaries are made: docs/language.md.
 
@@ -142,6 +150,7 @@ def pool(nbytes: int, backend: str | None = None) -> Pool:
     return pools.host_pool(nbytes) if _side(backend) == "host" else pools.device_pool(nbytes)
 
 
+@raises_to_user
 def scalar(dtype: DTypeLike, value: Any, backend: str | None = None) -> Any:
     """One value at an address that never changes: an array without axes, ``alpha[()]`` in kernels, with an ``update``.
 
@@ -170,6 +179,7 @@ def scalar(dtype: DTypeLike, value: Any, backend: str | None = None) -> Any:
     return device_array.scalar(own, value, current_device())
 
 
+@raises_to_user
 def to_numpy(a: Any) -> np.ndarray:
     """The elements of ``a`` as a NumPy array, after the work that writes them; host arrays are not copied."""
     from qgraph.runtime.arguments.array_adapters import adopt
@@ -190,6 +200,7 @@ def to_numpy(a: Any) -> np.ndarray:
     return copy_to_host(view)
 
 
+@raises_to_user
 def synchronize() -> None:
     """Wait for everything that was launched.
 

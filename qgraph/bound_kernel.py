@@ -1,20 +1,27 @@
-"""``Bound``: a kernel with its arguments."""
+"""``Bound``: a kernel with its arguments; ``Method``: a kernel with its first one."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import numpy as np
 
 from qgraph.errors import ArgumentError, BackendError, CudaError, StreamCaptured
 from qgraph.ir.global_arrays import GlobalArray, Place
+from qgraph.language import Parameters, Result
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.specialisation import Executable, Specialisation, Variant
+from qgraph.stack import hide_frames, raises_to_user
+
+if TYPE_CHECKING:
+    from qgraph.checking.checker import CheckReport
+    from qgraph.ir.plan import GraphPlan
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _Launch = Callable[..., Any]
@@ -39,10 +46,10 @@ class _Kernel(Protocol):
     def _recover(self, error: CudaError, variant: Variant | None = None) -> None: ...
 
 
-class Bound:
+class Bound(Generic[Result]):
     """A kernel with its arguments: made by ``kernel.bind(...)``. It owns the arrays, and so does its ``launch``."""
 
-    launch: _Launch
+    launch: Callable[..., Result]
     """``launch()`` runs the kernel with the arguments it is bound to; gives what it returns. It raises as a call does.
 
     ``launch(alpha=0.1)`` takes other numbers for this launch, for arguments of the kernel that are numbers, of the types that
@@ -60,6 +67,7 @@ class Bound:
         self.launch = arguments.launcher()
 
     @property
+    @raises_to_user
     def graph(self) -> Any:
         """The CUDA graph itself, with these arguments: ``handle`` is the CUgraph, ``executable`` the CUgraphExec.
 
@@ -95,6 +103,39 @@ class Bound:
         except CudaError as error:
             arguments.make_good(error)
         return arguments.executable.graph(arguments.call)
+
+
+class Method(Generic[Parameters, Result]):
+    """A kernel found on an instance: the instance is its first argument."""
+
+    reference: Callable[Parameters, Result]
+    bind: Callable[Parameters, Bound[Result]]
+    plan: Callable[Parameters, GraphPlan]
+    check: Callable[Parameters, CheckReport]
+
+    def __init__(self, kernel: Any, owner: object) -> None:
+        self.kernel = kernel
+        self._owner = owner
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        """Run the kernel on the instance; gives what it returns."""
+        run: Callable[..., Result] = self.kernel
+        try:
+            return run(self._owner, *args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    def __reduce__(self) -> tuple[type[Method], tuple[Any, object]]:
+        return Method, (self.kernel, self._owner)
+
+    # Not the kernel's.
+    def __deepcopy__(self, memo: dict[int, Any]) -> Method:
+        return Method(self.kernel, copy.deepcopy(self._owner, memo))
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.kernel, name)
+        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check") else value
 
 
 class _Arguments:
@@ -174,19 +215,24 @@ class _Arguments:
             "value": self.specialisation.value,
             "ran": kernel._ran,
             "CudaError": CudaError,
+            "hide_frames": hide_frames,
             "holds": self.holds,
         }
         lines = [
             "def launch(**other):",
-            "    if other: return arguments.launch_with(other)",
-            "    if specialisation.executable is not executable or not holds():",
-            "        return arguments.launch_anew()",
             "    try:",
-            *(f"        {line}" for line in again.statements([])),
-            "    except CudaError as error:",
-            "        return arguments.launch_after(error)",
-            "    ran.specialisation = specialisation",
-            "    return None if numbers is None else value(numbers)",
+            "        if other: return arguments.launch_with(other)",
+            "        if specialisation.executable is not executable or not holds():",
+            "            return arguments.launch_anew()",
+            "        try:",
+            *(f"            {line}" for line in again.statements([])),
+            "        except CudaError as error:",
+            "            return arguments.launch_after(error)",
+            "        ran.specialisation = specialisation",
+            "        return None if numbers is None else value(numbers)",
+            "    except Exception as error:",
+            "        hide_frames(error)",
+            "        raise",
         ]
         exec(compile("\n".join(lines), "<qgraph launch>", "exec"), names)
         # The names must not hold the function.
@@ -212,6 +258,7 @@ class _Arguments:
                 )
         return self._kernel._run((*{**values, **numbers}.values(), *self.values[len(self._given) :]))
 
+    @raises_to_user
     def _launch_anew_each_time(self, **numbers: Any) -> Any:
         if numbers:
             return self.launch_with(numbers)

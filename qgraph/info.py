@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 from qgraph.errors import BackendError
+from qgraph.stack import raises_to_user
 
 if TYPE_CHECKING:
     from qgraph.runtime.graph.recording import Recording
@@ -92,6 +93,7 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+@raises_to_user
 def set_backend(name: str | None) -> None:
     """Choose the backend of all kernels that do not name one; None goes back to where the arrays live.
 
@@ -103,6 +105,7 @@ def set_backend(name: str | None) -> None:
     backends.set_backend(name)
 
 
+@raises_to_user
 def stream(obj: object) -> AbstractContextManager[None]:
     """``with qgraph.stream(obj):`` launches kernels on ``obj``: anything with ``__cuda_stream__``, or a handle.
 
@@ -116,6 +119,7 @@ def stream(obj: object) -> AbstractContextManager[None]:
     return streams.stream(obj)
 
 
+@raises_to_user
 def capture(
     stream: Any = None, mode: Literal["thread_local", "global", "relaxed"] = "thread_local", keep: Sequence[Any] = ()
 ) -> Recording:

@@ -5,30 +5,33 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
-from qgraph.ir.argument_types import LengthOfOne, TailFound
+from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
 from qgraph.ir.plan import GraphPlan
-from qgraph.language import Func
+from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
 from qgraph.specialisation import Variant
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import raises_to_user, with_large_frame_stack
 
 if TYPE_CHECKING:
     from qgraph.checking.checker import CheckReport
     from qgraph.runtime.arguments.flatten import Arguments
 
 
-class Introspection:
+Found = TypeVar("Found")
+
+
+class Introspection(Generic[Parameters, Result]):
     """A function as a kernel that can be looked at: its parameters, the global arrays that it uses, and what it would do."""
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         self.options = options
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
         self._func = Func(function, self._source)
@@ -104,6 +107,14 @@ class Introspection:
             self._ones = True
             self._use_arrays(self._global_arrays)
 
+    def _with_ones(self, step: Callable[[], Found]) -> Found:
+        """What ``step`` gives, once more where the kernel must be compiled for the extents that are 1."""
+        try:
+            return step()
+        except LengthOfOne:
+            self._add_ones()
+            return step()
+
     def _parameters(self, arrays: tuple[GlobalArray, ...]) -> tuple[str, ...]:
         """How the user writes all that is passed."""
         return (*self._names, *(array.path for array in arrays))
@@ -116,19 +127,27 @@ class Introspection:
         used = self._global_arrays[: len(values) - len(self._names)]
         code = self._source.function.__code__
         reserved = frozenset((*code.co_varnames, *code.co_names, *code.co_freevars))
-        return used, describe(self._parameters(used), values, reserved, self._source.static, self._tails, ones=self._ones)
+        found = describe(self._parameters(used), values, reserved, self._source.static, self._tails, ones=self._ones)
+        for name, type_ in found.types if self._source.arrays else ():
+            annotation = self._source.arrays.get(name)
+            if annotation is not None:
+                check_annotation(name, annotation, type_, self._source.parameter_span(name))
+        return used, found
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
-    def reference(self, *args: Any, **kwargs: Any) -> Any:
+    @raises_to_user
+    def reference(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """The specification: the function as CPython runs it, on NumPy arrays, in place."""
         from qgraph.frontend.bodies.reference import run_reference
 
         values = self._bind(args, kwargs)
         with as_plain_python(values):
-            return run_reference(self._source, dict(zip(self._names, values, strict=True)))
+            result: Result = run_reference(self._source, dict(zip(self._names, values, strict=True)))
+            return result
 
-    def plan(self, *args: Any, **kwargs: Any) -> GraphPlan:
+    @raises_to_user
+    def plan(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing.
 
         It is that of CUDA, but for a kernel that was decorated with ``backend="cpu"``.
@@ -139,14 +158,16 @@ class Introspection:
         variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
         return variant.plan_for(variant.check(leaves))
 
+    @raises_to_user
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
         """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
         from qgraph.lowering.compile import compile_ptx
 
         return compile_ptx(self._plan_for("cuda", args, kwargs), cc, self.options)[1]
 
+    @raises_to_user
     @with_large_frame_stack
-    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+    def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
         """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
         from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes
         from qgraph.lowering.float64_warning import doubles
@@ -158,7 +179,8 @@ class Introspection:
         lines = doubles(program, tuple(program.tasks()), scalar_types(program))
         return Explanation(plan, reasons(plan), lines, bin_notes(plan))
 
-    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
+    @raises_to_user
+    def check(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> CheckReport:
         """Run the kernel as plain Python means it, on copies of the arguments, and watch every access to an element.
 
         The parallel loops of the kernel run in order on one thread of the CPU, wherever the arrays live. Where nothing is wrong
@@ -179,11 +201,7 @@ class Introspection:
 
         values = self._bind(args, kwargs)
         with refused():
-            try:
-                return check(*self._describe_only(values, "cpu", checks=True))
-            except LengthOfOne:
-                self._add_ones()
-                return check(*self._describe_only(values, "cpu", checks=True))
+            return self._with_ones(lambda: check(*self._describe_only(values, "cpu", checks=True)))
 
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any, Concatenate, Self, overload
 
-from qgraph.bound_kernel import Bound
+from qgraph.bound_kernel import Bound, Method
 from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.introspection import Introspection
 from qgraph.ir.argument_types import LengthOfOne, TailFound
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
+from qgraph.language import Parameters, Rest, Result
 from qgraph.options import Options
 from qgraph.pickling import ByName
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
@@ -25,6 +25,7 @@ from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import give_back, with_steps
 from qgraph.runtime.values.prepared_call import CHANGED
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code, streams_of
+from qgraph.stack import hide_frames, raises_to_user
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
@@ -56,7 +57,7 @@ def _no_stream(leaves: tuple[Any, ...]) -> int:
     return 0
 
 
-class Kernel(ByName, Introspection):
+class Kernel(ByName, Introspection[Parameters, Result]):
     """A function whose kernel-level loops run as one graph. Made by ``@qgraph.kernel``.
 
     Calling it runs it; on CUDA the call returns before the device has finished.
@@ -71,7 +72,7 @@ class Kernel(ByName, Introspection):
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
     __slots__ = ("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants")
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         functools.update_wrapper(self, function)
         super().__init__(function, options)
         # What ran last; it knows what it did.
@@ -95,7 +96,7 @@ class Kernel(ByName, Introspection):
 
     # --- calling -------------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """Run the kernel. Gives what it returns, for which the call then waits."""
         # Most calls are the one before them again.
         recent = self._recent
@@ -104,16 +105,20 @@ class Kernel(ByName, Introspection):
             if last is not None and not kwargs and (known := last.next) is not None:
                 # Not called as a method would be, which is slower to find.
                 run = known.run
-                result = run(args)
+                result: Result = run(args)
                 if result is not CHANGED:
                     recent.last = known
                     return result
-            return self._call(args, kwargs)
-        except LengthOfOne:
-            self._add_ones()
-            return self._call(args, kwargs)
+            try:
+                return self._call(args, kwargs)
+            except LengthOfOne:
+                self._add_ones()
+                return self._call(args, kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """A call that is not the one before it again: like another one that there was, or a new one."""
         recent = self._recent
         last, recent.last, key = recent.last, None, None
@@ -126,6 +131,7 @@ class Kernel(ByName, Introspection):
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
             known = recent.find(key)
+            result: Result
             if known is not None and (result := known.run(args)) is not CHANGED:
                 # Arguments are all that a guard has to look at where there are no global arrays.
                 if not complete:
@@ -134,7 +140,8 @@ class Kernel(ByName, Introspection):
                         last.next = known
                 return result
         # Only complete positional arguments have a key.
-        return self._run(args if complete or key is not None else self._bind(args, kwargs), key)
+        found: Result = self._run(args if complete or key is not None else self._bind(args, kwargs), key)
+        return found
 
     def _use_arrays(self, arrays: tuple[GlobalArray, ...]) -> None:
         super()._use_arrays(arrays)
@@ -388,14 +395,11 @@ class Kernel(ByName, Introspection):
             counts.add(executable)
         return counts
 
-    def bind(self, *args: Any, **kwargs: Any) -> Bound:
+    @raises_to_user
+    def bind(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Bound[Result]:
         """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
         values = self._bind(args, kwargs)
-        try:
-            return Bound(self, values)
-        except LengthOfOne:
-            self._add_ones()
-            return Bound(self, values)
+        return self._with_ones(lambda: Bound(self, values))
 
     def clear_cache(self) -> None:
         """Forget all graphs and compiled code; the next call compiles again.
@@ -411,31 +415,14 @@ class Kernel(ByName, Introspection):
                 forget_code()
             self._variants.clear()
 
+    @overload
+    def __get__(self, owner: None, cls: type) -> Self: ...
+    @overload
+    def __get__(
+        self: Kernel[Concatenate[Any, Rest], Result], owner: object, cls: type | None = None
+    ) -> Method[Rest, Result]: ...
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         return self if owner is None else Method(self, owner)
-
-
-class Method:
-    """A kernel found on an instance: the instance is its first argument."""
-
-    def __init__(self, kernel_: Kernel, owner: object) -> None:
-        self.kernel = kernel_
-        self._owner = owner
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel on the instance; gives what it returns."""
-        return self.kernel(self._owner, *args, **kwargs)
-
-    def __reduce__(self) -> tuple[type[Method], tuple[Kernel, object]]:
-        return Method, (self.kernel, self._owner)
-
-    # Not the kernel's.
-    def __deepcopy__(self, memo: dict[int, Any]) -> Method:
-        return Method(self.kernel, copy.deepcopy(self._owner, memo))
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.kernel, name)
-        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check") else value
 
 
 def _leave_graphs_behind() -> None:
@@ -459,7 +446,7 @@ def reset() -> None:
 
 
 @overload
-def kernel(function: Callable[..., Any]) -> Kernel: ...
+def kernel(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]: ...
 @overload
 def kernel(
     *,
@@ -470,7 +457,8 @@ def kernel(
     block_size: int | None = ...,
     bounds_check: bool = ...,
     conditional: str = ...,
-) -> Callable[[Callable[..., Any]], Kernel]: ...
+) -> Callable[[Callable[Parameters, Result]], Kernel[Parameters, Result]]: ...
+@raises_to_user
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Mark a function as a kernel: its kernel-level loops run in parallel, and the whole call is one graph launch.
 
@@ -492,5 +480,5 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     checked = Options(**options)
     if function is None:
-        return lambda inner: Kernel(inner, checked)
+        return raises_to_user(lambda inner: Kernel(inner, checked))
     return Kernel(function, checked)

@@ -7,15 +7,32 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, Literal, Self, get_args, get_origin, overload
 
 import numpy as np
 
 from qgraph.compat import cpython
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.pickling import ByName
+from qgraph.stack import hide_frames, raises_to_user
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeAliasType, TypeVar
+
+    # A kernel's own parameters and result; where nobody says which, they are any.
+    Parameters = ParamSpec("Parameters", default=...)
+    Result = TypeVar("Result", default=Any)
+    _Element = TypeVar("_Element", bound=np.generic, default=Any)
+    _Dimensions = TypeVar("_Dimensions", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    Parameters, Result = ParamSpec("Parameters"), TypeVar("Result")
+
+# The parameters of a method behind the first one.
+Rest = ParamSpec("Rest")
 T = TypeVar("T")
 
 
@@ -73,6 +90,75 @@ Static = Annotated[Any, _StaticArgument()]
 
 An integer, float, bool, enumeration member, string, None, function, or a tuple or frozen dataclass of these.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayAnnotation:
+    """What ``Array[...]`` is at run time: the class of the elements, and how many dimensions; None where any will do.
+
+    ``optional``: so will ``None`` in the place of the array.
+    """
+
+    element: type[np.generic] | None = None
+    ndim: int | None = None
+    optional: bool = False
+
+    def __repr__(self) -> str:
+        element = "Any" if self.element is None else f"np.{self.element.__name__}"
+        dimensions = "" if self.ndim is None else f", {self.ndim}"
+        return f"qgraph.Array[{element}{dimensions}]{' | None' if self.optional else ''}"
+
+    def __or__(self, other: object) -> Any:
+        # What may be something else besides is not checked.
+        return replace(self, optional=True) if other is None else Any
+
+    __ror__ = __or__
+
+    def takes_dtype(self, dtype: str) -> bool:
+        """Whether elements may be of the dtype with this name."""
+        return self.element is None or np.issubdtype(np.dtype(dtype), self.element)
+
+
+if TYPE_CHECKING:
+    Array = TypeAliasType("Array", np.ndarray[Any, np.dtype[_Element]], type_params=(_Element, _Dimensions))
+else:
+
+    class Array:
+        """``def kernel(x: qgraph.Array[np.float32, 2])``: an array of these elements, of so many dimensions.
+
+        A call with another argument is an ``ArgumentError``. ``Array[np.float32]`` has any number of dimensions; the elements
+        may be of an abstract class of NumPy's (``np.floating``), or ``Any``. A number is no type to type checkers:
+        ``Array[np.float32, Literal[2]]`` means the same, and is an array of NumPy's to them.
+        """
+
+        @raises_to_user
+        def __class_getitem__(cls, item: object) -> ArrayAnnotation:
+            """What is checked.
+
+            Raises:
+                ArgumentError: it is no class of elements, or no number of dimensions.
+            """
+            element, ndim = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
+            if get_origin(ndim) is Literal:
+                (ndim,) = get_args(ndim)
+            ndim = None if ndim is Any else ndim
+            if ndim is not None and (not isinstance(ndim, int) or isinstance(ndim, bool) or ndim < 0):
+                raise ArgumentError(f"{ndim!r} is no number of dimensions", hint=_ARRAY_HINT)
+            try:
+                return ArrayAnnotation(None if element is Any else _element_class(element), ndim)
+            except (TypeError, ValueError):
+                raise ArgumentError(f"{element!r} is no class of elements of arrays", hint=_ARRAY_HINT) from None
+
+
+_ARRAY_HINT = "write it as qgraph.Array[np.float32, 2]"
+
+
+def _element_class(element: Any) -> type[np.generic]:
+    """A class of NumPy's scalars, abstract ones included, as in ``np.floating`` and ``np.floating[Any]``."""
+    element = get_origin(element) or element
+    is_numpys = isinstance(element, type) and issubclass(element, np.generic)
+    found: type[np.generic] = element if is_numpys else np.dtype(element).type
+    return found
 
 
 def graph_do_while(flag: Any, max_iter: int | None = None) -> bool:
@@ -281,7 +367,7 @@ def in_reference() -> bool:
     return _REFERENCE.get() is not None
 
 
-class Func(ByName):
+class Func(ByName, Generic[Parameters, Result]):
     """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is.
 
     ``source`` is its parsed source, ``frontend.parse.SourceFunction``. ``is_word``: it is a word of this package, for kernel
@@ -290,18 +376,30 @@ class Func(ByName):
 
     is_word = False
 
-    def __init__(self, function: Callable[..., Any], source: Any) -> None:
+    def __init__(self, function: Callable[Parameters, Result], source: Any) -> None:
         functools.update_wrapper(self, function)
         # Last: what ``function`` wraps may be a func, whose attributes it has then.
         self.function, self.source = function, source
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """Call it as plain Python."""
         run = _REFERENCE.get()
-        return (self.function if run is None else run(self))(*args, **kwargs)
+        function: Callable[..., Result] = self.function if run is None else run(self)
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
+    @overload
+    def __get__(self, owner: None, _cls: type) -> Self: ...
+    @overload
+    def __get__(
+        self: Func[Concatenate[Any, Rest], Result], owner: object, _cls: type | None = None
+    ) -> Callable[Rest, Result]: ...
     def __get__(self, owner: object, _cls: type | None = None) -> Any:
-        return self if owner is None else functools.partial(self, owner)
+        function: Callable[..., Result] = self
+        return self if owner is None else functools.partial(function, owner)
 
     def __repr__(self) -> str:
         return f"<qgraph.func {self.function.__qualname__}>"

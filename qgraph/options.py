@@ -58,6 +58,7 @@ class Options:
             )
         if _bounds_checked():
             object.__setattr__(self, "bounds_check", True)
+        _check_traceback()
 
 
 def _bounds_checked() -> bool:
@@ -67,6 +68,14 @@ def _bounds_checked() -> bool:
         hint = "1 checks the indices of all kernels, 0 those of kernels with bounds_check=True"
         raise QGraphError(f"QGRAPH_BOUNDS_CHECK={text!r} is neither 0 nor 1", hint=hint)
     return text == "1"
+
+
+def _check_traceback() -> None:
+    """Refuse a ``QGRAPH_TRACEBACK`` that means nothing: ``stack.hide_frames`` reads it when it is too late to say so."""
+    text = os.environ.get("QGRAPH_TRACEBACK", "")
+    if text not in ("", "user", "full"):
+        hint = "full shows the frames of qgraph in tracebacks of its errors, user does not"
+        raise QGraphError(f"QGRAPH_TRACEBACK={text!r} is neither 'user' nor 'full'", hint=hint)
 
 
 def check_backend(name: str) -> str:

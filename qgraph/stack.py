@@ -1,11 +1,12 @@
 """The interpreter's stack: room on it for compilers, which call deeply, the deeper the longer the user's code is.
 
-And how far away the user's own frame is.
+And how far away the user's own frame is, and the frames that a traceback shows.
 """
 
 from __future__ import annotations
 
 import contextvars
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from qgraph.errors import KernelSyntaxError
+from qgraph.errors import AssumedParallelWarning, KernelSyntaxError, OrderDependentWarning, PerformanceWarning, QGraphError
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -154,3 +156,76 @@ def stack_level() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
+
+
+# --- tracebacks ---------------------------------------------------------------------------------------------------------
+
+# What qgraph says of a user's program. Errors of other kinds that begin in qgraph are defects of it.
+_SAID = (QGraphError, PerformanceWarning, AssumedParallelWarning, OrderDependentWarning)
+# What qgraph calls: below one of its frames, theirs are as little the user's.
+_LIBRARIES = {*sys.stdlib_module_names, "cuda", "cupy", "islpy", "llvmlite", "numba", "numpy", "scipy", "torch"}
+
+
+def raises_to_user(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """``function``, which users call: the tracebacks of its errors have their frames alone."""
+
+    @wraps(function)
+    def entry(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    return entry
+
+
+def hide_frames(error: Exception) -> None:
+    """Take the frames of this package out of the traceback of ``error``, and of the errors that it came of.
+
+    For the ``except`` clause of a function that users call, before a bare ``raise``, which does not put that frame back. The
+    traceback stays as it is with ``QGRAPH_TRACEBACK=full``, and where the error is a defect of this package.
+    """
+    if os.environ.get("QGRAPH_TRACEBACK") == "full":
+        return
+    _, begins_inside = _users_frames(error.__traceback__)
+    if begins_inside and not isinstance(error, _SAID):
+        return
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.__traceback__ = _users_frames(current.__traceback__)[0]
+        if not current.__suppress_context__:
+            current.__context__ = _outside(current.__context__)
+        current = current.__cause__ if current.__suppress_context__ else None
+
+
+def _outside(error: BaseException | None) -> BaseException | None:
+    """Of the errors that were being handled, the first that was not caught in this package."""
+    while error is not None and error.__traceback__ is not None and _is_own(error.__traceback__):
+        error = error.__context__
+    return error
+
+
+def _users_frames(trace: TracebackType | None) -> tuple[TracebackType | None, bool]:
+    """The part of a traceback that is the user's, and whether what was raised was raised elsewhere."""
+    shown: list[TracebackType] = []
+    hidden = False
+    while trace is not None:
+        hidden = _is_own(trace) or (hidden and _is_library(trace))
+        if not hidden:
+            shown.append(trace)
+        trace = trace.tb_next
+    result: TracebackType | None = None
+    for entry in reversed(shown):
+        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result, hidden
+
+
+def _is_own(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def _is_library(entry: TracebackType) -> bool:
+    return str(entry.tb_frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES

@@ -180,7 +180,7 @@ def test_inspect_of_a_method(run):
     assert re.search(r"line +14  for i in range", out)
 
 
-def test_inspect_with_arguments_prints_the_plan(run):
+def test_inspect_with_arguments_prints_the_plan(run, tmp_path):
     status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8), times=3")
     assert status == 0, err
     assert "double: " in out
@@ -188,6 +188,12 @@ def test_inspect_with_arguments_prints_the_plan(run):
     status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8), times=3", "--dot")
     assert status == 0, err
     assert out.startswith("digraph")
+    status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8), times=3", "--svg", "-")
+    assert status == 0, err
+    assert out.startswith("<svg")
+    picture = tmp_path / "double.svg"
+    assert run("inspect", "shapes:double", "--args", "np.zeros(8), times=3", "--svg", str(picture)) == (0, "", "")
+    assert picture.read_text() == out
 
 
 @pytest.mark.parametrize(
@@ -201,6 +207,8 @@ def test_inspect_with_arguments_prints_the_plan(run):
         (("inspect", "shapes:double", "--args", "1 / 0"), 1, "ZeroDivisionError"),
         (("inspect", "shapes:double", "--args", ""), 1, "ArgumentError"),
         (("inspect", "shapes:double", "--dot"), 2, "--args"),
+        (("inspect", "shapes:double", "--svg", "x.svg"), 2, "--args"),
+        (("inspect", "shapes:double", "--args", "np.zeros(8)", "--svg", "no/x.svg"), 2, "no/x.svg cannot be written"),
         (("dance",), 2, "dance"),
         ((), 2, "COMMAND"),
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from qgraph.frontend.syntax.parse import parse
-from qgraph.language import Func
+from qgraph.language import Func, Parameters, Result
+from qgraph.stack import raises_to_user
 
 
-def func(function: Callable[..., Any]) -> Func:
+@raises_to_user
+def func(function: Callable[Parameters, Result]) -> Func[Parameters, Result]:
     """Mark ``function`` as callable from kernels and funcs.
 
     Called as a kernel-level statement, its loops become the kernel's loops; inside a loop it is a device function.

@@ -8,6 +8,8 @@ from typing import Literal
 
 from qgraph.compat import cpython
 from qgraph.errors import ArgumentError
+from qgraph.language import ArrayAnnotation
+from qgraph.source import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,23 @@ class StructType:
 
 
 Type = ArrayType | ScalarType | ConstantType | StructType
+
+
+def check_annotation(name: str, annotation: ArrayAnnotation, found: Type, span: Span) -> None:
+    """Refuse an argument ``name`` that is not what ``annotation`` says, which stands at ``span``."""
+    if isinstance(found, ConstantType) and found.value is None and annotation.optional:
+        return
+    if not isinstance(found, ArrayType):
+        kinds = {ConstantType: type(getattr(found, "value", None)).__name__, StructType: getattr(found, "cls", object).__name__}
+        what, hint = kinds.get(type(found), str(found)), "pass an array"
+    elif annotation.ndim not in (None, found.ndim):
+        what, hint = str(found), f"pass an array with {annotation.ndim} dimension{'' if annotation.ndim == 1 else 's'}"
+    elif not annotation.takes_dtype(found.dtype):
+        what, hint = str(found), f"pass an array of {getattr(annotation.element, '__name__', 'them')}"
+    else:
+        return
+    told = f"`{name}` is annotated as {annotation}, and was passed {what}"
+    raise ArgumentError(told, span, hint=f"{hint}; or annotate it otherwise")
 
 
 class TailFound(Exception):  # noqa: N818 - no error: the kernel is compiled for these extents

@@ -5,15 +5,28 @@ Data only: comparable, printable, drawable. ``lowering.build`` makes it from a P
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from qgraph.ir.program import Branch, Loop, NodeRecord, Program, Task
+from qgraph.ir import drawing
+from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeRecord, Program, Task, effects_of
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, HandedOn, Unrolling
 from qgraph.operations.intrinsics import LINE_WORDS
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
+
+# What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
+TURN = "the turn"
+
+
+def control_effects(control: Loop | Branch) -> Effects:
+    """What the node of a loop or branch touches, with all that is in it."""
+    # It reads its own condition, which the task before it may have set.
+    return effects_of(control) | Effects(frozenset({control.condition_slot.name}), frozenset({TURN}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,15 @@ class Node:
     def tasks(self) -> tuple[Task, ...]:
         """What its kernel runs."""
         return () if self.task is None else (*self.first, self.task, *self.beside, *self.then)
+
+    @property
+    def effects(self) -> Effects:
+        """What it touches, with all that is in it."""
+        if self.control is not None:
+            return control_effects(self.control)
+        if self.what is not None:
+            return self.what.touched
+        return functools.reduce(operator.or_, (task.effects for task in self.tasks), Effects())
 
     @property
     def decision(self) -> Task | None:
@@ -338,17 +360,76 @@ class GraphPlan:
             lines.append(f"{pad}}}")
         return lines
 
-    def _repr_svg_(self) -> str | None:
-        # Only a notebook asks for this; without Graphviz it shows the text instead.
-        try:
-            import graphviz
-        except ImportError:
-            return None
-        try:
-            svg: str = graphviz.Source(self.to_dot()).pipe(format="svg", encoding="utf-8")
-        except (graphviz.ExecutableNotFound, graphviz.CalledProcessError):  # no `dot` program, or one that cannot draw SVG
-            return None
-        return svg
+    @with_large_frame_stack
+    def to_svg(self) -> str:
+        """The graph as an SVG document: lines of source in boxes, bodies of loops and branches in these, arrays on edges."""
+        counts = f"{len(self.tasks)} tasks in {len(self.nodes)} nodes"
+        return drawing.to_svg(self._picture(0), f"{self.program.name}: {counts}, {self.program.float_type}")
+
+    # What a notebook asks for.
+    _repr_svg_ = to_svg
+
+    def _picture(self, region: int) -> drawing.Picture:
+        nodes = self.regions[region].nodes
+        inside = set(nodes)
+        arrows = (self._arrow(before, after) for before, after in self.edges if before in inside)
+        return drawing.Picture(tuple(self._block(self.nodes[index]) for index in nodes), tuple(arrows))
+
+    def _block(self, node: Node) -> drawing.Block:
+        kind: Literal["kernel", "control", "other"] = "kernel" if node.what is None else "other"
+        name = node.kind if node.task is not None else node.label
+        rows = [drawing.Row(f"n{node.index} {name}", "title")]
+        if node.control is not None:
+            kind, rows = "control", [drawing.Row(f"n{node.index} {name}, line {node.span.line}", "title")]
+        elif node.task is None:
+            rows += drawing.source_rows(node.span)
+        own = () if node.task is None else (node.task,)
+        for word, tasks in (("", own), ("beside it", node.beside), ("first", node.first), ("then", node.then)):
+            rows += [drawing.Row(word, "note")] if word and tasks else []
+            for task in tasks:
+                rows += _task_rows(task)
+        words = ("if", "else") if node.kind == "if" else tuple(f"case {number}" for number in range(len(node.bodies)))
+        bodies = tuple((words[at] if len(node.bodies) > 1 else "", self._picture(body)) for at, body in enumerate(node.bodies))
+        return drawing.Block(node.index, tuple(rows), "\n".join(self.task_lines(node)), kind, bodies)
+
+    def _arrow(self, before: int, after: int) -> drawing.Arrow:
+        """With what both nodes touch and one of them writes."""
+        first, second = self.nodes[before].effects, self.nodes[after].effects
+        names = (first.writes & second.touched) | (first.reads & second.writes)
+        for one, other in (*self.program.aliases, *((other, one) for one, other in self.program.aliases)):
+            if one in first.touched and other in second.touched and (one in first.writes or other in second.writes):
+                names |= {one, other}
+        shared = ["everything"] if HOST in names else self.slot_text(names & self._users_names)
+        few = [*shared[:_MOST_NAMES], *(["..."] if len(shared) > _MOST_NAMES else [])]
+        # What no name of the user's says is of a condition, or that loops and branches take turns.
+        label = ", ".join(few) or ("condition" if names - {TURN} else "")
+        return drawing.Arrow(before, after, label, ", ".join(shared) or label)
+
+    @property
+    def _users_names(self) -> frozenset[str]:
+        """What effects call arrays, arguments and kernel scalars: those have no type before lowering."""
+        program = self.program
+        scalars = (slot.name for slot in program.slots if not slot.dtype)
+        return frozenset((*(leaf.name for leaf in program.arrays_and_scalars), *scalars))
+
+
+# What a task is that has no code of its own.
+_ROLES = {
+    "enter": "whether to enter the loop of",
+    "condition": "whether to repeat the loop of",
+    "decide": "which branch to run of",
+    "bounds": "bounds of",
+    "start": "start of",
+}
+# Names on one edge.
+_MOST_NAMES = 6
+
+
+def _task_rows(task: Task) -> list[drawing.Row]:
+    """The source of a task; what only decides of a loop or branch has a word, and no code of its own."""
+    if task.role not in ("loop", "serial"):
+        return [drawing.Row(f"{_ROLES[task.role]} line {task.span.line}", "note")]
+    return [row for each in task.written for row in drawing.source_rows(each.span)]
 
 
 def task_label(task: Task) -> str:

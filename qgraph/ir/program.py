@@ -299,6 +299,11 @@ class NodeRecord:
     # What a plan says below its line.
     told = ""
 
+    @property
+    def touched(self) -> Effects:
+        """What it reads and writes."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatement(NodeRecord):
@@ -481,19 +486,9 @@ def parts_of(statements: tuple[Statement, ...]) -> Iterator[Task | NodeStatement
                 waiting += (statement.condition, *reversed(statement.body))
 
 
-# What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
-TURN = "the turn"
-
-
 def effects_of(statement: Statement) -> Effects:
     """Everything that a statement touches, loop bodies included."""
     result = Effects()
     for part in parts_of((statement,)):
         result |= part.effects
     return result
-
-
-def control_effects(control: Loop | Branch) -> Effects:
-    """What the node of a loop or branch touches, with all that is in it."""
-    # It reads its own condition, which the task before it may have set.
-    return effects_of(control) | Effects(frozenset({control.condition_slot.name}), frozenset({TURN}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from qgraph.ir.plan import GraphPlan, IndependentSections, Node, Region, task_label
+from qgraph.ir.plan import GraphPlan, IndependentSections, Node, Region, control_effects, task_label
 from qgraph.ir.program import (
     Branch,
     Effects,
@@ -17,7 +17,6 @@ from qgraph.ir.program import (
     Task,
     TaskStatement,
     Temporary,
-    control_effects,
 )
 from qgraph.lowering.codegen.cooperative_rows import lane_notes
 from qgraph.lowering.codegen.thread_mapping import jam_notes

@@ -1457,6 +1457,22 @@ def call_arrays_that_overlap_in_part():
 
 
 @bad(ARGUMENT)
+def call_an_array_that_is_annotated_otherwise():
+    def kernel(x: qgraph.Array[np.float32, 2], y: qgraph.Array[np.float32] | None = None):
+        x[:] = 0
+
+    return kernel, (np.ones((2, 2)),)
+
+
+@bad(ARGUMENT)
+def call_an_array_of_fewer_dimensions_than_annotated():
+    def kernel(x: qgraph.Array[np.float64, 2]):
+        x[:] = 0
+
+    return kernel, (floats(),)
+
+
+@bad(ARGUMENT)
 def call_a_written_array_that_overlaps_itself():
     return fill, (np.lib.stride_tricks.as_strided(floats(), (5,), (0,)),)
 

@@ -44,7 +44,7 @@ def test_deep_code_leaves_the_limit_of_calls_as_it_was(backend, kind):
     assert sys.getrecursionlimit() == before
     plan = kernel.plan(*arrays())
     assert sys.getrecursionlimit() == before
-    for told in (str, type(plan).to_dot):
+    for told in (str, type(plan).to_dot, type(plan).to_svg):
         told(plan)
         assert sys.getrecursionlimit() == before
 
@@ -58,3 +58,4 @@ def test_long_plans_are_told(backend, kind):
     last = f"n{len(plan.nodes) - 1} "
     assert last in str(plan)
     assert last in plan.to_dot()
+    assert last in plan.to_svg()

@@ -13,7 +13,7 @@ import tokenize
 import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.syntax.unsupported_syntax import reject
 from qgraph.frontend.syntax.walrus import purity, without_walrus
+from qgraph.language import ArrayAnnotation
 from qgraph.source import Span
 from qgraph.stack import with_large_frame_stack
 
@@ -107,8 +108,9 @@ class SourceFunction:
     globals: Mapping[str, object]
     closure: Mapping[str, object]
     _signature: _Signature
-    # Parameters annotated with `qgraph.Static`.
+    # Parameters annotated with `qgraph.Static`, and those with `qgraph.Array[...]`.
     static: frozenset[str] = frozenset()
+    arrays: Mapping[str, ArrayAnnotation] = field(default_factory=dict)
 
     @property
     def tree(self) -> ast.FunctionDef:
@@ -142,6 +144,12 @@ class SourceFunction:
     def name(self) -> str:
         """The function's name."""
         return self.function.__name__
+
+    def parameter_span(self, name: str) -> Span:
+        """The place of a parameter, with its annotation."""
+        arguments = self.tree.args
+        (found,) = (each for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if each.arg == name)
+        return Span.of(found, self.file)
 
     @property
     def span(self) -> Span:
@@ -180,6 +188,12 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
     if owner:
         tree = _Mangled(owner).visit(tree)
     closure = ClosureNamespace(function.__code__.co_freevars, function.__closure__ or ())
+    names = function.__globals__
+    annotations = {
+        name: _annotation(annotation, names, closure)
+        for name, annotation in function.__annotations__.items()
+        if name != "return"
+    }
     return SourceFunction(
         function,
         function.__code__,
@@ -188,28 +202,26 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
         function.__globals__,
         closure,
         _Signature(function),
-        _static_parameters(function, closure),
+        frozenset(name for name, annotation in annotations.items() if annotation is language.Static),
+        {name: annotation for name, annotation in annotations.items() if isinstance(annotation, ArrayAnnotation)},
     )
 
 
-def _static_parameters(function: FunctionType, closure: ClosureNamespace) -> frozenset[str]:
-    """The parameters whose annotation is ``qgraph.Static``, written out or as a string."""
-    return frozenset(
-        name
-        for name, annotation in function.__annotations__.items()
-        if _annotation(annotation, function.__globals__, closure) is language.Static
-    )
-
-
-def _annotation(annotation: object, names: Mapping[str, Any], closure: Mapping[str, object]) -> object:
+def _annotation(annotation: object, names: dict[str, Any], closure: Mapping[str, object]) -> object:
     """What an annotation means; ``from __future__ import annotations`` leaves its text."""
     if not isinstance(annotation, str):
-        return annotation
-    first, *rest = annotation.strip().split(".")
+        return ArrayAnnotation() if annotation is language.Array else annotation
+    word, bracket, _ = annotation.strip().partition("[")
+    first, *rest = word.split(".")
     value = closure.get(first, names.get(first))
     for attribute in rest:
         value = getattr(value, attribute, None)
-    return value
+    if bracket and value is language.Array:
+        try:
+            return eval(annotation.strip(), names, closure)
+        except NameError:  # imported for type checkers alone
+            return None
+    return ArrayAnnotation() if value is language.Array else value
 
 
 def _tree_of(function: FunctionType, word: str) -> tuple[ast.FunctionDef, str, CodeType]:

@@ -39,7 +39,6 @@ from qgraph.lowering.codegen.purity import Impure, purity_analysis
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import one_thread_body, outlined, prologue, task_names
 from qgraph.lowering.graph.dependencies import places_of, touched_places
-from qgraph.lowering.graph.edge_reasons import node_effects
 from qgraph.lowering.graph.tiling import turns
 from qgraph.source import copied
 
@@ -86,7 +85,7 @@ def _holds(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -
     if len(written) > _MOST_SCALARS or not all(_finds_all(each, written, replaced=each.index in replaced) for each in body):
         return False
     places = places_of(plan.program)
-    stored = touched_places({name for each in body for name in node_effects(each).writes}, places)
+    stored = touched_places({name for each in body for name in each.effects.writes}, places)
     outside = {name for each in body for task in (*each.first, *each.then) for name in task.effects.writes} - written
     if outside - {loop.condition_slot.name}:
         return False

@@ -16,7 +16,6 @@ from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, Unrolling
 from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, Statements, generated
 from qgraph.lowering.codegen.handed_on import hand_on
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
-from qgraph.lowering.graph.edge_reasons import node_effects
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 
@@ -97,7 +96,7 @@ def _carried(
         (early, count + late)
         for early, before in enumerate(body)
         for late, after in enumerate(body)
-        if decides(before, node) or _ordered(node_effects(before), node_effects(after), places)
+        if decides(before, node) or _ordered(before.effects, after.effects, places)
     }
     both = reduced({*inside, *across, *((count + before, count + after) for before, after in inside)})
     return tuple((body[early].index, body[late - count].index) for early, late in both if early < count <= late)
@@ -142,7 +141,7 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     moved = {slot.name for slot in moves}
     mine = loop.condition.effects
     for each in others:
-        effects = node_effects(each)
+        effects = each.effects
         # What writes nothing, as a loop that prints, has no order with its next copy: what counts would not wait for it.
         if not effects.writes or effects.writes & (mine.touched | moved):
             return None
@@ -159,7 +158,7 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
         _periods(next((number for most, number in table if len(others) <= most), _copies(plan, node)), states)
         for table in (_COUNTED_COPIES, _WHOLE_COPIES)
     )
-    arrays = _arrays((each for each in others if node_effects(each).reads & moved), states)
+    arrays = _arrays((each for each in others if each.effects.reads & moved), states)
     carried = _carried(plan, node, others, places)
     few = min(copies, _periods(_FEW, states))
     return CountedUnroll(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few)
@@ -251,7 +250,7 @@ def _before(plan: GraphPlan, loop: Node, slots: Set[str], *, mixed: bool = False
             unknown = task.effects.writes - known.keys()
             state = {name: number for name, number in state.items() if name not in unknown}
         if not node.tasks:
-            state = {name: number for name, number in state.items() if name not in node_effects(node).writes}
+            state = {name: number for name, number in state.items() if name not in node.effects.writes}
     return {name: state[name] for name in slots} if slots <= state.keys() else None
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterator
 
-from qgraph.ir.plan import GraphPlan, Node
-from qgraph.ir.program import TURN, Effects, control_effects
+from qgraph.ir.plan import TURN, GraphPlan, Node
 from qgraph.lowering.graph.dependencies import places_of, touched_places
-from qgraph.nodes.kind import kind_of
 
 
 def reasons(plan: GraphPlan) -> dict[tuple[int, int], str]:
@@ -22,7 +18,7 @@ def reasons(plan: GraphPlan) -> dict[tuple[int, int], str]:
 
 
 def _conflicts(plan: GraphPlan, earlier: Node, later: Node, places: dict[str, frozenset[str]]) -> Iterator[str]:
-    first, second = node_effects(earlier), node_effects(later)
+    first, second = earlier.effects, later.effects
     seen: set[str] = set()
     for verb, names, others, did in (
         ("reads", second.reads, first.writes, "writes"),
@@ -37,12 +33,3 @@ def _conflicts(plan: GraphPlan, earlier: Node, later: Node, places: dict[str, fr
             yield f"{verb} {', '.join(found)}, which n{earlier.index} {did}"
     if TURN in first.writes & second.writes and not seen:
         yield "loops and branches take turns: drivers fail where several run at once"
-
-
-def node_effects(node: Node) -> Effects:
-    """What a node touches, with all that is in it."""
-    if node.control is not None:
-        return control_effects(node.control)
-    if node.what is not None:
-        return kind_of(node.what).touched
-    return functools.reduce(operator.or_, (task.effects for task in node.tasks), Effects())

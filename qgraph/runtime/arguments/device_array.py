@@ -20,6 +20,7 @@ from qgraph.runtime.driver.stream import CURRENT, library_streams, order_after, 
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, extents_of, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
 from qgraph.runtime.values.host_scalar import bytes_of, element_of
+from qgraph.stack import raises_to_user
 
 Index = int | slice | EllipsisType | None | tuple[int | slice | EllipsisType | None, ...]
 
@@ -135,6 +136,7 @@ class DeviceArray:
 
     # --- to and from the host ---
 
+    @raises_to_user
     def numpy(self) -> np.ndarray:
         """A fresh NumPy array in C order with the elements as they are after all work on the device."""
         result = np.empty(self.shape, self.dtype)
@@ -155,6 +157,7 @@ class DeviceArray:
         result = self.numpy()
         return result if dtype is None else result.astype(dtype, copy=False)
 
+    @raises_to_user
     def fill(self, value: object) -> None:
         """Set every element to ``value``."""
         element = np.asarray(value).astype(self.dtype)
@@ -169,6 +172,7 @@ class DeviceArray:
         # The next kernel may run on a stream that does not wait for the default stream.
         device.synchronize()
 
+    @raises_to_user
     def copy(self) -> DeviceArray:
         """A new array in C order with the same elements."""
         result = empty(self.shape, self.dtype, self.device)
@@ -183,6 +187,7 @@ class DeviceArray:
         device.synchronize()
         return result
 
+    @raises_to_user
     def __getitem__(self, index: Index) -> Any:
         view = self._view(index)
         # As in NumPy: integers for all axes give an element, an ellipsis among them a 0-d array.
@@ -190,6 +195,7 @@ class DeviceArray:
             return view
         return view.numpy()[()]
 
+    @raises_to_user
     def __setitem__(self, index: Index, value: ArrayLike) -> None:
         target = self._view(index)
         target._write(value.numpy() if isinstance(value, DeviceArray) else np.asarray(value))
