@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from tests.conftest import thorough
+from tests.conftest import THOROUGH, thorough
 
 
 def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
@@ -35,12 +35,11 @@ def spreads(x: Any) -> Any:
     return np.ptp(x, axis=0), np.ptp(x), x.var(axis=1, ddof=1), np.std(x, (0, 1), ddof=2), np.linalg.norm(x, axis=1)
 
 
-SHAPES = [(2, 3, 4), *thorough((5, 1, 2))]
-REAL = ["float32", "int16", *thorough("float64", "uint8")]
+# With an axis of one element, in one type.
+REAL = [((2, 3, 4), "float32"), ((2, 3, 4), "int16"), pytest.param((5, 1, 2), "float64", marks=THOROUGH)]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [*REAL, "complex64", *thorough("bool")])
+@pytest.mark.parametrize(("shape", "dtype"), [*REAL, ((2, 3, 4), "complex64"), ((2, 3, 4), "bool")])
 @pytest.mark.parametrize("function", [sums, others])
 def test_sums_along_axes(check: Any, function: Any, dtype: str, shape: tuple[int, ...]) -> None:
     if dtype == "complex64":
@@ -61,8 +60,7 @@ def test_many_numbers_of_single_precision_are_summed_as_exactly_as_by_numpy(chec
     check(long_sums, rows, tolerance=2e-6)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize(("shape", "dtype"), REAL)
 @pytest.mark.parametrize("function", [extremes, spreads])
 def test_extremes_along_axes(check: Any, function: Any, dtype: str, shape: tuple[int, ...]) -> None:
     if function is extremes or min(shape) > 1:
@@ -151,7 +149,7 @@ def in_iterations(x: Any, y: Any) -> None:
         y[i, 2] = np.mean(x[i], axis=-1) + np.max(x[i], axis=None)
 
 
-@pytest.mark.parametrize("dtype", ["float64", *thorough("float32", "int32", "uint8")])
+@pytest.mark.parametrize("dtype", ["float64", *thorough("int32")])
 def test_reductions_of_rows_in_loops(check: Any, dtype: str) -> None:
     check(in_iterations, lambda: (numbers((4, 5), dtype) * 9, np.zeros((4, 3), "float32" if dtype == "float32" else "float64")))
 

@@ -22,11 +22,10 @@ def histograms(x: Any, w: Any, k: Any, edges: Any, n: int) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int32"])
-@pytest.mark.parametrize("seed", range(1))
-def test_histograms(check: Any, dtype: str, seed: int) -> None:
+def test_histograms(check: Any, dtype: str) -> None:
     def arguments() -> tuple[Any, ...]:
-        weights = np.random.default_rng(seed).random(60), np.random.default_rng(seed).integers(-3, 9, 60)
-        return numbers(60, dtype, seed), *weights, np.array([-2, -1.5, 0, 0, 1.25, 2.5]), 7
+        weights = np.random.default_rng(0).random(60), np.random.default_rng(0).integers(-3, 9, 60)
+        return numbers(60, dtype), *weights, np.array([-2, -1.5, 0, 0, 1.25, 2.5]), 7
 
     check(histograms, arguments, tolerance=1e-11)
 
@@ -52,7 +51,7 @@ def test_weighted_counts(check: Any, rig: Any) -> None:
         rig.run(rig.kernel(weighted_counts), np.zeros(4, np.int64), np.zeros(3), 6)
 
 
-@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+@pytest.mark.parametrize("dtype", ["int64", "uint8"])
 @pytest.mark.parametrize("n", [0, 40])
 def test_counts_of_numbers(check: Any, dtype: str, n: int) -> None:
     def arguments() -> tuple[Any, ...]:
@@ -76,12 +75,16 @@ def places(x: Any, edges: Any, a: Any) -> Any:
     return np.digitize(x, edges), np.digitize(x, edges, right=True), np.digitize(a * 2, bins=edges) + 1
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int32"])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_places_between_edges(check: Any, dtype: str) -> None:
     x = numbers(30, dtype)
     if dtype.startswith("float"):
         x[3] = np.nan
     check(places, lambda: (x, np.array([-2.0, -1.5, 0, 0, 1.25]), np.arange(6.0).reshape(2, 3) - 3))
+
+
+def two_histograms(x: Any, edges: Any, n: int) -> Any:
+    return np.histogram(x, edges)[0], np.histogram(x, n)[0]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +95,8 @@ def test_places_between_edges(check: Any, dtype: str) -> None:
     ],
 )
 def test_bins_that_numpy_refuses(rig: Any, x: list[float], edges: list[float], words: str) -> None:
-    arrays = np.array(x), np.ones(2), np.ones(2, np.int64), np.array(edges)
     with pytest.raises(qgraph.ArgumentError, match=words):
-        rig.run(rig.kernel(histograms), *arrays, 3)
+        rig.run(rig.kernel(two_histograms), np.array(x), np.array(edges), 3)
 
 
 def in_a_loop(x: Any, steps: int) -> Any:
@@ -112,6 +114,5 @@ def test_in_a_loop(check: Any) -> None:
 
 @pytest.mark.needs("compiler")
 def test_they_are_compiled_for_cuda() -> None:
-    kernel = qgraph.kernel(backend="cuda")(histograms)
-    tasks = kernel.ptx(np.ones(9), np.ones(9), np.ones(9, np.int64), np.ones(3), 3)
+    tasks = qgraph.kernel(backend="cuda")(two_histograms).ptx(np.ones(9), np.ones(3), 3)
     assert all(".entry" in text for text in tasks.values())
