@@ -80,8 +80,9 @@ class _Along(Elements):
         product = kind == "prod"
         start: ast.expr = ast.Constant(1 if product else 0)
         wide = np.int64 if kind == "count_nonzero" else summed(kind, dtype)
-        # One sum after the other, where NumPy adds in pairs: of 2e7 float32 ones a float32 would be 1.7e7.
-        wide = _WIDER.get(str(dtype), wide)
+        if not product or dtype == np.float16:
+            # One sum after the other, where NumPy adds in pairs: of 2e7 float32 ones a float32 would be 1.7e7.
+            wide = _WIDER.get(str(dtype), wide)
         if wide is not None:
             value = word(self.scope, wide, value)
         if dtype is not None:
