@@ -218,6 +218,21 @@ def test_one_of_a_constant_shape_is_bound_again(check: Any) -> None:
     check(small_one_bound_again, lambda: (np.arange(-1.0, 3), 3))
 
 
+def bound_on_one_path_and_then_anew(x: Any, y: Any) -> Any:
+    total = 0
+    t, row, whole = x + 1, x[1:], x
+    if y[0] > 3:
+        t, row, whole = y[:2] * 3, y[2:], y
+        total += np.sum(t) + np.sum(row) + whole[0]
+    t, row, whole = x * 3, x[:2], y
+    return total + np.sum(t) + np.sum(row) + whole[0]
+
+
+@pytest.mark.parametrize("first", [3, 4])
+def test_what_nobody_reads_before_it_is_bound_anew_may_be_anything(check: Any, first: int) -> None:
+    check(bound_on_one_path_and_then_anew, lambda: (np.arange(3), np.array((first, 5, 6))))
+
+
 def rows_of_what_is_bound_again(x: Any, y: Any) -> Any:
     t = x + 0
     for v in qgraph.serial(t):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
-from qgraph.frontend.names.definite_assignment import name_read, preorder
+from qgraph.frontend.names.definite_assignment import name_read, needed_before, preorder
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.ir.trees import stored
 from qgraph.source import standing_for
@@ -16,6 +16,8 @@ from qgraph.source import standing_for
 __all__ = ["ADDED", "Frame", "Structure", "occurrences"]
 
 _COMPOUND = (ast.For, ast.While, ast.If, ast.Match)
+# Nodes that may read a name.
+_READ = (ast.Name, ast.AugAssign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,7 @@ class Frame:
         self._names_assigned: set[str] = set()
         self._collect(tree.body, nested=False)
         self._read_elsewhere = _read_outside_their_loops(tree.body)
-        # The last line that reads each name.
-        self._last_read: dict[str, int] = {}
-        for child in preorder(tree.body):
-            name = name_read(child)
-            if name is not None and isinstance(child, (ast.Name, ast.AugAssign)):
-                self._last_read[name] = child.lineno
+        self._body = tree.body
         self.returns: Structure | None = None
         # Arrays that change places, made for names of this function.
         self.selections: set[str] = set()
@@ -122,9 +119,14 @@ class Frame:
         """Whether the loop variable ``name`` may be live after its loop: it is read outside of loops that assign it."""
         return name in self._read_elsewhere
 
-    def read_after(self, name: str, node: ast.stmt) -> bool:
-        """Whether a line behind ``node`` reads ``name``."""
-        return self._last_read.get(name, 0) > (node.end_lineno or node.lineno)
+    def live_after(self, name: str, node: ast.stmt) -> bool:
+        """Whether something may read what ``name`` means behind ``node``: in a loop around, that is any line of the loop."""
+        start, end = node.lineno, node.end_lineno or node.lineno
+        around = [each for each in self._body if each.lineno < start and end <= (each.end_lineno or 0)]
+        reads = (child.lineno for child in preorder(around) if name_read(child) == name and isinstance(child, _READ))
+        if any(not start <= line <= end for line in reads):
+            return True
+        return name in needed_before([each for each in self._body if each.lineno > end], [name])
 
     def is_private(self, name: str, node: ast.AST) -> bool:
         """Whether ``name``, no parameter, is used nowhere but in the statement ``node``: nobody else sees its value."""

@@ -53,10 +53,12 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
 
 
 def _kept_on_a_path(region: Region, scope: Scope, name: str, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> bool:
-    """Whether some block leaves the array ``name`` as it is, which is read later: in a loop that may be on an earlier line."""
+    """Whether some block leaves ``name``, an array of the kernel's own, as it is, and something may read it later."""
     assert scope.frame is not None
-    kept = any(name not in names_assigned(block) for block in blocks)
-    return kept and (region.depth > 0 or scope.frame.read_after(name, node))
+    bound, own = scope.names.get(name), {each.leaf.name for each in region.unit.temporaries}
+    if not isinstance(bound, LeafRef) or not {*_candidates(region.unit, bound.leaf)} <= own:
+        return False
+    return any(name not in names_assigned(block) for block in blocks) and scope.frame.live_after(name, node)
 
 
 def _may_move(scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:
