@@ -198,6 +198,12 @@ def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     return result
 
 
+def evaluated_array(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node`` as ``evaluated``; what it makes at the top gets a name, too."""
+    node = evaluated(region, scope, node)
+    return node if made_array(scope, node) is None else _Calls(region, scope).array(node)
+
+
 def evaluated_arguments(region: Region, scope: Scope, node: ast.Call) -> ast.Call:
     """``node`` with evaluated arguments."""
     if any(has_calls(region, scope, child) for child in [*node.args, *node.keywords]):
@@ -247,7 +253,7 @@ class _Calls(ast.NodeTransformer):
             return self._reduced(node)
         if self._region.arrays.makes(self._scope, node):
             self.arguments(node)
-            return self._array(node)
+            return self.array(node)
         if view_word(self._scope, node) is not None:
             return self._view(node)
         if not _is_made(self._region, self._scope, node):
@@ -280,14 +286,14 @@ class _Calls(ast.NodeTransformer):
         self.arguments(node)
         view = view_word(self._scope, node)
         if view is not None and _is_computed(self._scope, view.array):
-            named = self._array(view.array)
+            named = self.array(view.array)
             if isinstance(node.func, ast.Attribute) and node.func.value is view.array:
                 node.func.value = named
             else:
                 node.args[0] = named
         return node
 
-    def _array(self, node: ast.expr) -> ast.expr:
+    def array(self, node: ast.expr) -> ast.expr:
         """A name for the new array that ``node`` is, whose operands have been evaluated."""
         # Several may be made in place of one expression.
         name = f"{self._name('array', node)}_{node.end_col_offset}_{len(self._region.unit.leaves)}"
@@ -309,15 +315,15 @@ class _Calls(ast.NodeTransformer):
         if places_of_true(self._scope, node) is not None or histogram_part_of(self._scope, node) is not None:
             assert isinstance(node.value, ast.Call)
             self.arguments(node.value)
-            return self._array(node)
+            return self.array(node)
         if made_structure(self._scope, node.value) is not None:
             name = self._name("made", node)
             self._scope.names[name] = bind_value(self._region, self._scope, node.value)
             node.value = _load(name, node.value)
         self.generic_visit(node)
         if _is_computed(self._scope, node.value):
-            node.value = self._array(node.value)
-        return self._array(node) if self._region.arrays.makes(self._scope, node) else node
+            node.value = self.array(node.value)
+        return self.array(node) if self._region.arrays.makes(self._scope, node) else node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if reduction(self._scope, node):
@@ -325,7 +331,7 @@ class _Calls(ast.NodeTransformer):
         node.left, node.right = self.in_order([node.left, node.right])
         if reduction(self._scope, node):
             return self._reduced(node)
-        return self._array(node) if self._region.arrays.makes(self._scope, node) else node
+        return self.array(node) if self._region.arrays.makes(self._scope, node) else node
 
     def _reduced(self, node: ast.expr) -> ast.expr:
         selected = masked_operand(self._scope, node)
@@ -337,7 +343,7 @@ class _Calls(ast.NodeTransformer):
         self.generic_visit(node)
         if not reduction(self._scope, node):
             # What was called has given a matrix.
-            return self._array(node)
+            return self.array(node)
         return self._region.arrays.reduce(self._region, self._scope, node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
