@@ -338,6 +338,18 @@ def test_memory_without_a_name(check: Any) -> None:
     check(of_memory_without_a_name, lambda: (numbers(5), np.array([0, 2, 2]), numbers(4, 3)))
 
 
+def of_what_is_repeated(a: Any, b: Any) -> Any:
+    t = np.sum(a, axis=1, keepdims=True)
+    total = np.sum((t - b)[a > 0])
+    b[a > 0] = (t - b)[a > 0]
+    b[a < 0] += (a[:, 0:1] + b)[a < 0]
+    return total, np.max((b * a)[b > 0])
+
+
+def test_masks_of_what_is_repeated(check: Any) -> None:
+    check(of_what_is_repeated, lambda: (numbers(4, 3), numbers(4, 3, seed=7)))
+
+
 # --- where they stand --------------------------------------------------------------------------------------------------
 
 
