@@ -321,6 +321,33 @@ def test_updates_by_index_arrays(check: Any) -> None:
     check(accumulated, lambda: (*(each.copy() for each in arrays), i, j, np.arange(40) / 4), tolerance=1e-11)
 
 
+def of_memory_without_a_name(x: Any, i: Any, a: Any) -> Any:
+    x[i] = np.ones(3)
+    x[i[1:]] += np.full(2, 4)
+    x[x > 1] -= np.ones_like(x)[x > 1]
+    np.add.at(a, (slice(0, 2), np.array([0, -1])), np.ones(2))
+    a[1:] += np.ones_like(a[0])
+    a[0] = np.zeros(3)
+    a[np.zeros_like(i)] += 1
+    return np.ones(4)[i], a[np.ones_like(i)]
+
+
+def test_memory_without_a_name(check: Any) -> None:
+    check(of_memory_without_a_name, lambda: (numbers(5), np.array([0, 2, 2]), numbers(4, 3)))
+
+
+def of_what_is_repeated(a: Any, b: Any) -> Any:
+    t = np.sum(a, axis=1, keepdims=True)
+    total = np.sum((t - b)[a > 0])
+    b[a > 0] = (t - b)[a > 0]
+    b[a < 0] += (a[:, 0:1] + b)[a < 0]
+    return total, np.max((b * a)[b > 0])
+
+
+def test_masks_of_what_is_repeated(check: Any) -> None:
+    check(of_what_is_repeated, lambda: (numbers(4, 3), numbers(4, 3, seed=7)))
+
+
 # --- where they stand --------------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,14 @@ def test_an_array_without_axes(check: Any) -> None:
     check(read_without_axes, lambda: (np.arange(3, dtype=np.int8), np.array(2, np.float32)))
 
 
+def joined_with_new_ones(x: Any) -> Any:
+    return np.concatenate((x, np.zeros(2))), np.stack((np.ones_like(x), x + 1)), np.roll(np.ones(3), 1)
+
+
+def test_new_memory_is_joined(check: Any) -> None:
+    check(joined_with_new_ones, lambda: (np.arange(3.0),))
+
+
 def changed_shapes(x: Any) -> Any:
     t, u = (x * 2).reshape(2, -1), np.roll(x, 1).reshape(-1)
     t[0] = 7

@@ -108,6 +108,15 @@ def in_a_loop(x: Any, steps: int) -> Any:
     return total
 
 
+def weighted_remainders(k: Any, w: Any) -> Any:
+    return np.bincount(k % 4, weights=w, minlength=4)
+
+
+def test_weights_of_nothing(rig: Any) -> None:
+    with pytest.raises(qgraph.ArgumentError, match=r"`k % 4` has 0 elements"):
+        rig.run(rig.kernel(weighted_remainders), np.zeros(0, np.int64), np.zeros(0))
+
+
 def test_in_a_loop(check: Any) -> None:
     check(in_a_loop, lambda: (numbers(30, "float64"), 3))
 

@@ -46,9 +46,9 @@ WORDS = (
         "np.cumsum(",
         "np.sort(",
     ),
-    *("axis=(", "keepdims=True", "argmin(", "ptp(", "var(", "std(", "prod(", "mean(", "all(", "count_nonzero(", ", 1), np."),
+    *("axis=(", "keepdims=True", "argmin(", "ptp(", "var(", "prod(", "mean(", "count_nonzero(", ", 1), np."),
     *("np.take(", ".at(", "[np.array(", "[:, np.arange(", "flatnonzero(", "np.extract(", "[:len(", "0:1", ".clip("),
-    *("np.select(", "np.histogram(", "np.bincount(", "weights=", "np.digitize(", " * 1j)", "[:c0.size] = "),
+    *("np.select(", "np.histogram(", "np.bincount(", "weights=", "np.digitize(", "[:c0.size] = "),
 )
 # Names that change places; stores and updates by masks and by arrays of indices.
 SHAPES = (

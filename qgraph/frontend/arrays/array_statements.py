@@ -27,7 +27,7 @@ from qgraph.frontend.inference.ranks import known, rank
 from qgraph.frontend.names.bindings import Binding, Extent, LeafRef, RangeRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.statements.inlining import bind_value, evaluated
+from qgraph.frontend.statements.inlining import bind_value, evaluated_array
 from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.frontend.statements.task_builder import parallel_task
 from qgraph.ir.argument_types import ArrayType, Leaf
@@ -66,7 +66,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     if isinstance(node, ast.AugAssign):
         # Before reductions become kernel scalars, whose types nobody knows yet.
         check_in_place(scope, node, place, value)
-    value = evaluated(region, scope, value)
+    value = evaluated_array(region, scope, value)
     if isinstance(node, ast.AugAssign):
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):

@@ -45,7 +45,8 @@ def _bincount(make: Maker, x: ast.expr, weights: ast.expr | None = None, minleng
         )
     kind = np.dtype(np.int64 if weights is None else np.float64)
     if weights is not None:
-        make.check("n > 0", f"`{as_written(x)}` has %d elements", "of none NumPy's counts are integers", n=of.extents[0])
+        found = f"`{as_written(x).replace('%', '%%')}` has %d elements"
+        make.check("n > 0", found, "of none NumPy's counts are integers", n=of.extents[0])
     counts = make.made(Indexed([make.size(minlength)], kind, lambda _: make.cast(ast.Constant(0), kind)))
     wrong = _called(make, "counted", make.place(x), _named(make, counts), *_weights(make, of, weights))
     found = f"`{as_written(x)}` has elements below 0, or not below `{as_written(minlength)}`"

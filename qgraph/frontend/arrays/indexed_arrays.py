@@ -21,7 +21,7 @@ from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.array_joins import is_private
-from qgraph.frontend.statements.inlining import held
+from qgraph.frontend.statements.inlining import evaluated_array, held
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import dtype_of
 from qgraph.ir.argument_types import ArrayType, Leaf
@@ -76,6 +76,7 @@ class Maker:
 
     def place(self, node: ast.expr) -> ast.expr:
         """``node``, an array, by name."""
+        node = evaluated_array(self.region, self.scope, node)
         if is_place(self.scope, node):
             return node
         made = self.copy(node)

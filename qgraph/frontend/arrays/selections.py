@@ -27,7 +27,7 @@ from qgraph.frontend.inference.stores import ufunc_at, with_slices
 from qgraph.frontend.names.bindings import Extent, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.statements.inlining import call_func, evaluated
+from qgraph.frontend.statements.inlining import call_func, evaluated, evaluated_array
 from qgraph.frontend.statements.region import Region, task_statements
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
@@ -160,7 +160,7 @@ def named(scope: Scope, view: LeafRef | ViewRef, node: ast.expr) -> ast.expr:
 def _with_evaluated_parts(region: Region, scope: Scope, node: ast.Subscript) -> ast.Subscript:
     node = copied(node)
     written = (part if isinstance(part, ast.Slice) else index_of(scope, part) for part in parts_of(node))
-    parts = [part if isinstance(part, ast.Slice) else evaluated(region, scope, part) for part in written]
+    parts = [part if isinstance(part, ast.Slice) else evaluated_array(region, scope, part) for part in written]
     node.slice = ast.copy_location(ast.Tuple(parts, ast.Load()), node.slice) if len(parts) > 1 else parts[0]
     node.ctx = ast.Load()
     return node
@@ -351,7 +351,7 @@ def assign_selection(
     whole = unmasked(scope, value, target) if only_mask(scope, target) is not None else None
     if not updates:
         # Python takes the value first.
-        value = evaluated(region, scope, value if whole is None else whole)
+        value = evaluated_array(region, scope, value if whole is None else whole)
     place = _with_evaluated_parts(region, scope, target)
     mask = only_mask(scope, place)
     if mask is not None:
@@ -359,7 +359,7 @@ def assign_selection(
     if isinstance(node, ast.AugAssign):
         check_in_place(scope, node, place, value)
     if mask is not None and whole is not None:
-        _assign_where(region, scope, node, place, mask, evaluated(region, scope, whole) if updates else value)
+        _assign_where(region, scope, node, place, mask, evaluated_array(region, scope, whole) if updates else value)
         return
     if isinstance(node, ast.AugAssign):
         # All elements are read before any is stored: an index that occurs twice counts once.
@@ -461,8 +461,9 @@ def update_at(region: Region, scope: Scope, node: ast.Call) -> None:
             "known are add, subtract, bitwise_and, bitwise_or and bitwise_xor, as np.add.at(x, k, v); or write a loop: "
             "x[k[i]] = max(x[k[i]], v[i])",
         )
-    array, index, value = (evaluated(region, scope, each) for each in node.args)
-    target = at_place(ast.Subscript(array, with_slices(scope, index), ast.Load()), node)
+    array = evaluated(region, scope, node.args[0])
+    target = at_place(ast.Subscript(array, with_slices(scope, node.args[1]), ast.Load()), node)
+    target, value = _with_evaluated_parts(region, scope, target), evaluated_array(region, scope, node.args[2])
     update = ast.copy_location(ast.AugAssign(_as_target(target), op, value), node)
     check_in_place(scope, update, target, value)
     if not any(rank(scope, part) for part in parts_of(target) if not isinstance(part, ast.Slice)):

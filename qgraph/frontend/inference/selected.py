@@ -7,17 +7,22 @@ import copy
 from dataclasses import dataclass
 
 from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.elementwise import array_operands
 from qgraph.frontend.inference.ranks import (
     as_selection,
     index_of,
     is_elementwise,
     is_mask,
+    is_place,
     is_selection,
+    known,
     parts_of,
     rank,
     reduction,
 )
+from qgraph.frontend.names.bindings import LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
+from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.trees import at_place, operands_of, with_operands
 from qgraph.source import standing_for
 
@@ -45,7 +50,8 @@ def unmasked(scope: Scope, node: ast.expr, like: ast.Subscript) -> ast.expr | No
         return node
     if isinstance(node, ast.Subscript):
         same = only_mask(scope, node) is not None and ast.unparse(node.slice) == ast.unparse(like.slice)
-        return node.value if same and rank(scope, node.value) == rank(scope, like.value) else None
+        alike = same and rank(scope, node.value) == rank(scope, like.value)
+        return node.value if alike and (is_place(scope, node.value) or _repeats_nothing(scope, node.value)) else None
     elementwise = (
         (isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult))
         or isinstance(node, (ast.UnaryOp, ast.Compare))
@@ -54,6 +60,27 @@ def unmasked(scope: Scope, node: ast.expr, like: ast.Subscript) -> ast.expr | No
     if not elementwise:
         return None
     return with_operands(node, [unmasked(scope, operand, like) for operand in operands_of(node)])
+
+
+def _repeats_nothing(scope: Scope, node: ast.expr) -> bool:
+    """Whether no array in an expression is seen to have a length of 1, which may be repeated."""
+    return all(_has_no_one(scope, operand) for operand in array_operands(scope, node, {}))
+
+
+def _has_no_one(scope: Scope, node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(value=value, attr="T"):
+            return _has_no_one(scope, value)
+        case ast.Subscript(value=value):
+            slices = all(isinstance(part, ast.Slice) and None in (part.lower, part.upper) for part in parts_of(node))
+            return slices and _has_no_one(scope, value)
+    match known(scope, node):
+        case LeafRef(leaf=Leaf(name=name, type=ArrayType(ones=ones))):
+            extents = () if scope.frame is None else scope.frame.unit.extents.get(name, ())
+            return not ones and not any(isinstance(extent, ast.Constant) for extent in extents)
+        case ViewRef(along=along):
+            return not any(each.count.is_one for each in along)
+    return False
 
 
 def masked(scope: Scope, node: ast.expr) -> Masked | None:

@@ -198,6 +198,12 @@ def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     return result
 
 
+def evaluated_array(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+    """``node`` as ``evaluated``; what it makes at the top gets a name, too."""
+    node = evaluated(region, scope, node)
+    return node if made_array(scope, node) is None else _Calls(region, scope).array(node)
+
+
 def evaluated_arguments(region: Region, scope: Scope, node: ast.Call) -> ast.Call:
     """``node`` with evaluated arguments."""
     if any(has_calls(region, scope, child) for child in [*node.args, *node.keywords]):

@@ -37,13 +37,17 @@ def along_axes(choices: Choices, a: Whole) -> Whole | None:
         return None
     order = choices.pick([(k, j) for k in range(len(a.shape)) for j in range(len(a.shape))])
     axes = order if order[0] != order[1] and choices.maybe(50) else order[:1]
+    reduction = choices.pick(_ALL)
+    if reduction is _spread and len(axes) == 1 and a.shape[axes[0]].least > 1:
+        shape = tuple(dim.part(slice(2)) if axis == axes[0] else dim for axis, dim in enumerate(a.shape))
+        a = a.moved(f"{a.inner}[{':, ' * axes[0]}:2]", *shape)
     texts = [str(axis - choices.pick((0, len(a.shape)))) for axis in axes]
     kept = len(axes) == len(a.shape) or choices.maybe(40)
     shape = tuple(dim.single() if k in axes else dim for k, dim in enumerate(a.shape) if kept or k not in axes)
     written = f"axis=({', '.join(texts)})" if len(axes) > 1 else f"axis={texts[0]}" if kept or choices.maybe(70) else texts[0]
     counts = tuple(product(sizes) for sizes in zip(*(a.shape[axis].sizes for axis in axes), strict=True))
     over = Over(written + (", keepdims=True" if kept else ""), shape, counts, len(axes) == 1)
-    return choices.pick(_ALL)(choices, a, over)
+    return reduction(choices, a, over)
 
 
 def _sum(choices: Choices, a: Whole, over: Over) -> Whole | None:
@@ -115,7 +119,8 @@ def _spread(choices: Choices, a: Whole, over: Over) -> Whole | None:
     return valued(text, dtype, 0, 400, grain, over.shape)
 
 
-_ALL: tuple[Reduction, ...] = (_sum, _sum, _product, _extreme, _extreme, _place, _truth, _count, _mean, _range, _spread)
+_ONCE = (_product, _truth, _count, _mean, _range)
+_ALL: tuple[Reduction, ...] = (*_ONCE, _sum, _sum, _extreme, _extreme, _place, _place, _spread, _spread)
 
 
 def _of_all(reduction: Reduction) -> Word:

@@ -93,7 +93,7 @@ def _imaginary(choices: Choices, a: Whole) -> Whole | None:
     return made if fits(made.value) else None
 
 
-OF_SELECTED: tuple[Word, ...] = (_selected, _selected, _imaginary)
+OF_SELECTED: tuple[Word, ...] = (_selected, _selected, _imaginary, _imaginary)
 
 
 # --- arrays of one ---
@@ -164,7 +164,7 @@ def _bins(choices: Choices, a: Whole) -> Whole | None:
     return None
 
 
-SELECTING: tuple[Word, ...] = (*(_gathered,) * 3, _clipped, _selecting, *(_bins,) * 2)
+SELECTING: tuple[Word, ...] = (*(_gathered,) * 3, _clipped, *(_selecting,) * 2, *(_bins,) * 3)
 
 
 # --- arrays of two ---
@@ -191,7 +191,7 @@ def _indexed(choices: Choices, a: Whole, b: Whole) -> Whole | None:
 
 def _weighted(choices: Choices, a: Whole, b: Whole) -> Whole | None:
     """``np.bincount(a, weights=b)``."""
-    if len(a.shape) != 1 or a.shape != b.shape or b.kind == "bool" or a.dtype == "uint64" or a.kind != "int":
+    if len(a.shape) != 1 or a.shape != b.shape or b.kind == "bool" or a.dtype == "uint64" or a.kind != "int" or a.empty:
         return None
     index, n = index_of(choices, a, 4), 4
     if index is None or index.value.low < 0:

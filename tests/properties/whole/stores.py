@@ -29,7 +29,7 @@ class Stores:
         if not rows and other.shape == target.shape and choices.maybe(50):
             return self._assigned(target, place, other, place.removeprefix(target.text))
         if not rows and len(target.shape) == 1 and choices.maybe(20):
-            return [f"{place} = {choices.pick((f'{place}[::-1]', f'np.sort({place})', f'{place}.copy()'))}"]
+            return [f"{place} = {choices.pick((f'{place}[::-1]', f'{place}.copy()'))}"]
         return self._assigned(target, place, self._number(target, scope), "")
 
     def indexed(self, target: Whole, scope: Scope) -> _Lines | None:
