@@ -15,6 +15,7 @@ import pytest
 
 import qgraph
 from qgraph.ir.drawing import Arrow, Block, Picture, Row, to_svg
+from tests.typed_program import norm
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -142,12 +143,26 @@ def crossing(a, b, c, d):
         a[i] = c[i] * d[i]
 
 
+def leaving(x, limit):
+    turns = 0
+    total = 1.0
+    while total > 0:
+        total = norm(x)
+        if turns == limit:
+            break
+        for i in range(x.shape[0]):
+            x[i] -= 1
+        turns += 1
+    return turns
+
+
 def plans() -> dict[str, Any]:
     x, y, four = np.zeros(8), np.zeros(8), tuple(np.zeros(8) for _ in range(4))
     return {
         "everything": qgraph.kernel(everything).plan(x, y, 2, np.array(3)),
         "crossing": qgraph.kernel(crossing).plan(*four),
         "fused": qgraph.kernel(fuse=True)(crossing).plan(*four),
+        "leaving": qgraph.kernel(leaving).plan(x, 3),
         "shared": qgraph.kernel(crossing).plan(x, x, y, y[::-1]),
     }
 
@@ -178,6 +193,21 @@ def test_edges_have_the_names_of_arrays_and_branches_have_words():
     labels = texts_of(root, "label")
     assert {"x", "y", "x, y", "everything", "condition"} <= set(labels)
     assert not [label for label in labels if re.search("again|left|runs|partials", label)]
+
+
+def test_what_the_frontend_adds_has_words_of_the_users():
+    plan = PLANS["leaving"]
+    root = assert_is_clear(plan.to_svg())
+    line = leaving.__code__.co_firstlineno
+    assert f"if not (broke in the loop of line {line + 3}), line {line + 7}" in "\n".join(texts_of(root, "title"))
+    assert "broke" not in "".join(texts_of(root, "label"))
+    code = texts_of(root, "code")
+    assert [text.split()[0] for text in code if "while" in text] == []
+    assert any(text.endswith("turns = 0") for text in code)
+    # The lines of a func in another file have that file's numbers.
+    first = norm.source.span.line
+    assert any(re.match(rf" *{first + 2} for i in range", text) for text in code)
+    assert "in typed_program.py" in texts_of(root, "note")
 
 
 def test_a_notebook_shows_the_picture_and_nothing_is_needed_for_it():

@@ -72,22 +72,25 @@ def columns(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def source_rows(span: Span) -> list[Row]:
-    """The lines of a statement with their numbers: of a loop, what is indented below its first line, too."""
-    lines = linecache.getlines(span.file)[span.line - 1 :]
-    if not lines:
+def source_rows(span: Span, numbers: Sequence[int] = ()) -> list[Row]:
+    """Lines of a statement with their numbers: those of ``numbers``, or all, and of a loop what is indented below its first."""
+    lines = linecache.getlines(span.file)
+    if len(lines) < span.line:
         return [Row(f"line {span.line}", "note")]
-    depth = _indentation(lines[0])
-    count = span.end_line - span.line + 1
-    while (
-        count < len(lines)
-        and lines[0].lstrip().startswith("for ")
-        and (_indentation(lines[count]) > depth or not lines[count].strip())
-    ):
-        count += 1
-    shown = [(number, line) for number, line in enumerate(lines[:count], span.line) if line.strip()]
-    rows = [Row(f"{number:>3} {line.rstrip()[min(depth, _indentation(line)) :]}") for number, line in shown[:_MOST_LINES]]
+    depth = _indentation(lines[span.line - 1])
+    if not numbers:
+        end = span.end_line
+        while end < len(lines) and begins_block(span) and (_indentation(lines[end]) > depth or not lines[end].strip()):
+            end += 1
+        numbers = range(span.line, end + 1)
+    shown = [(number, line) for number in numbers if (line := lines[number - 1].rstrip())]
+    rows = [Row(f"{number:>3} {line[min(depth, _indentation(line)) :]}") for number, line in shown[:_MOST_LINES]]
     return [*rows, *([Row("    ...", "note")] if len(shown) > _MOST_LINES else [])]
+
+
+def begins_block(span: Span) -> bool:
+    """Whether a statement with others in it is written there."""
+    return re.match(r"(for|while|if|match)\b", span.first_line()) is not None
 
 
 def _indentation(line: str) -> int:

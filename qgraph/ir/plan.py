@@ -5,9 +5,12 @@ Data only: comparable, printable, drawable. ``lowering.build`` makes it from a P
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
 import operator
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -377,16 +380,21 @@ class GraphPlan:
 
     def _block(self, node: Node) -> drawing.Block:
         kind: Literal["kernel", "control", "other"] = "kernel" if node.what is None else "other"
-        name = node.kind if node.task is not None else node.label
+        # Flags that the frontend adds for `break` and `continue` in device loops.
+        name = node.kind if node.task is not None else re.sub(rf"\.{_LEAVES}", r"(\1 in the loop of line \2)", node.label)
         rows = [drawing.Row(f"n{node.index} {name}", "title")]
         if node.control is not None:
             kind, rows = "control", [drawing.Row(f"n{node.index} {name}, line {node.span.line}", "title")]
         elif node.task is None:
             rows += drawing.source_rows(node.span)
         own = () if node.task is None else (node.task,)
+        file = self.program.span.file
         for word, tasks in (("", own), ("beside it", node.beside), ("first", node.first), ("then", node.then)):
             rows += [drawing.Row(word, "note")] if word and tasks else []
             for task in tasks:
+                if task.span.file != file:
+                    file = task.span.file
+                    rows.append(drawing.Row(f"in {os.path.basename(file)}", "note"))
                 rows += _task_rows(task)
         words = ("if", "else") if node.kind == "if" else tuple(f"case {number}" for number in range(len(node.bodies)))
         bodies = tuple((words[at] if len(node.bodies) > 1 else "", self._picture(body)) for at, body in enumerate(node.bodies))
@@ -400,6 +408,7 @@ class GraphPlan:
             if one in first.touched and other in second.touched and (one in first.writes or other in second.writes):
                 names |= {one, other}
         shared = ["everything"] if HOST in names else self.slot_text(names & self._users_names)
+        shared = [name for name in shared if not re.fullmatch(_LEAVES, name)]
         few = [*shared[:_MOST_NAMES], *(["..."] if len(shared) > _MOST_NAMES else [])]
         # What no name of the user's says is of a condition, or that loops and branches take turns.
         label = ", ".join(few) or ("condition" if names - {TURN} else "")
@@ -421,6 +430,7 @@ _ROLES = {
     "bounds": "bounds of",
     "start": "start of",
 }
+_LEAVES = r"(broke|skipped)(\d+)_\d+"
 # Names on one edge.
 _MOST_NAMES = 6
 
@@ -429,7 +439,19 @@ def _task_rows(task: Task) -> list[drawing.Row]:
     """The source of a task; what only decides of a loop or branch has a word, and no code of its own."""
     if task.role not in ("loop", "serial"):
         return [drawing.Row(f"{_ROLES[task.role]} line {task.span.line}", "note")]
-    return [row for each in task.written for row in drawing.source_rows(each.span)]
+    if task.role == "loop":
+        return [row for each in task.written for row in drawing.source_rows(each.span)]
+    # What the frontend adds to a statement that it takes apart has the place of all of it.
+    simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Pass)
+    spans = [Span.of(each, task.span.file) for each in task.body]
+    parts = {
+        number
+        for span, each in zip(spans, task.body, strict=True)
+        if not (isinstance(each, simple) and drawing.begins_block(span))
+        for number in range(span.line, span.end_line + 1)
+        if task.span.line <= number <= task.span.end_line
+    }
+    return drawing.source_rows(task.span, sorted(parts) or [task.span.line])
 
 
 def task_label(task: Task) -> str:
