@@ -218,6 +218,19 @@ def test_one_of_a_constant_shape_is_bound_again(check: Any) -> None:
     check(small_one_bound_again, lambda: (np.arange(-1.0, 3), 3))
 
 
+def kept_in_some_turns(x: Any, when: Any) -> Any:
+    t, total = x + 1, 0
+    for k in qgraph.serial(range(when.shape[0])):
+        total += np.sum(t)
+        if when[k] > 0:
+            t = x * when[k]
+    return total
+
+
+def test_a_turn_that_keeps_the_array_of_the_turn_before(check: Any) -> None:
+    check(kept_in_some_turns, lambda: (np.arange(3), np.array((0, 2, 0, 5, 0))))
+
+
 def bound_on_one_path_and_then_anew(x: Any, y: Any) -> Any:
     total = 0
     t, row, whole = x + 1, x[1:], x
