@@ -42,6 +42,7 @@ class ndrange:  # noqa: N801 - a word of the language, spelled as range is
     One axis yields ints, more yield tuples. An axis is a count ``n`` or a pair ``(lo, hi)``; an empty one makes it empty.
     """
 
+    @raises_to_user
     def __init__(self, *axes: int | tuple[int, int]) -> None:
         if not axes:
             raise ArgumentError("ndrange() needs at least one axis", hint="for one axis write ndrange(n)")
@@ -161,6 +162,7 @@ def _element_class(element: Any) -> type[np.generic]:
     return found
 
 
+@raises_to_user
 def graph_do_while(flag: Any, max_iter: int | None = None) -> bool:
     """``while graph_do_while(flag)``: run the body, and again while ``flag`` is nonzero, at most ``max_iter`` times.
 

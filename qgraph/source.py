@@ -58,8 +58,14 @@ class Span:
         return f"{gutter} |\n{number} | {text}\n{gutter} | {carets}"
 
 
+_SHARED = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
+
+
 def copied(node: _T) -> _T:
     """A syntax tree of its own, or several, as ``copy.deepcopy`` makes them, in a tenth of the time: a tree has no cycles."""
+    if isinstance(node, _SHARED):
+        # One object for all trees of a process, to which other libraries add attributes that lead all through theirs.
+        return node
     if isinstance(node, ast.AST):
         new: Any = node.__class__.__new__(node.__class__)
         new.__dict__.update({name: copied(value) for name, value in node.__dict__.items()})

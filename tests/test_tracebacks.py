@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import textwrap
@@ -9,6 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import qgraph
@@ -37,6 +39,10 @@ MISTAKES = {
     "check": ("far.check(np.zeros(4), 5)", "BoundsError"),
     "reference": ("add.reference(np.zeros(4))", "ArgumentError"),
     "method": ("State(np.zeros(4)).shift()", "DataRaceError"),
+    "ndrange": ("qgraph.ndrange()", "ArgumentError"),
+    "annotation": ("qgraph.Array[np.float32, -1]", "ArgumentError"),
+    "annotated": ("typed(np.zeros(4))", "ArgumentError"),
+    "do-while": ("qgraph.graph_do_while(np.ones(1))", "KernelSyntaxError"),
     "backend": ("qgraph.zeros(4, backend='gpu')", "BackendError"),
     "set_backend": ("qgraph.set_backend('gpu')", "BackendError"),
 }
@@ -55,6 +61,10 @@ PROGRAM = """
     def shift(x):
         for i in range(1, x.shape[0]):
             x[i] = x[i - 1]
+
+    @qgraph.kernel
+    def typed(x: qgraph.Array[np.float32]):
+        x[:] = 0
 
     @qgraph.kernel(backend="cpu", bounds_check=True)
     def far(x, i):
@@ -158,6 +168,18 @@ def test_ipython_shows_the_users_lines(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "DataRaceError" in out
     assert PACKAGE not in out
+
+
+def test_kernels_compile_after_others_have_annotated_what_trees_share(program, monkeypatch):
+    """IPython's tracebacks give every node of a syntax tree its parent, the one ``ast.Load`` of the process too."""
+    tree = ast.parse("f(x + 1)")
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            monkeypatch.setattr(child, "parent", node, raising=False)
+    x = np.zeros(3)
+    for entry in ("reference", "plan", "check", "__call__"):
+        getattr(qgraph.kernel(program.add.__wrapped__), entry)(x, np.ones(3))
+    assert (x == 2).all()
 
 
 def test_frames_of_the_user_below_ours_stay(program):
