@@ -63,7 +63,8 @@ WITHOUT := -m 'not thorough' $(addprefix --ignore=,$(THOROUGH))
 # OPT=3 optimises everything.
 OPT := 0
 PYTEST = -m pytest -q -n auto --dist worksteal
-ON_CPU := env -u QGRAPH_BACKEND
+# Several test processes share the cores: a thread that waits for others sleeps instead of spinning.
+ON_CPU := env -u QGRAPH_BACKEND OMP_WAIT_POLICY=passive
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 ON_SIM := QGRAPH_BACKEND=sim
 
