@@ -1,7 +1,8 @@
 # Every target does its own set-up: it needs Python >= 3.11 with venv, make, and (for a package without a wheel) a compiler.
 #   make demo       restore a damaged photograph with a solver that iterates inside one launch
 #   make test       most tests: cpu and compile-only CUDA, then the simulator; without THOROUGH below. TESTS=tests/nodes for fewer
-#   make test-all   all tests, as CI runs them
+#   make test-all   all tests but RARE below, as CI runs them
+#   make test-rare  those, which a scheduled run has
 #   make test-gpu   the same tests on the GPU of this machine
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck, synccheck and initcheck
 #   make fuzz       random programs against plain Python for SECONDS=600 on BACKEND=cpu (or sim, cuda), with JOBS=1 processes;
@@ -43,7 +44,7 @@ endif
 
 PY := $(PATHS) $(INTERPRETER)
 
-.PHONY: demo test test-all test-gpu sanitize fuzz soak faults manifest bench lint format clean
+.PHONY: demo test test-all test-rare test-gpu sanitize fuzz soak faults manifest bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
@@ -57,7 +58,10 @@ THOROUGH := $(addprefix tests/,lowering/test_long_code.py features/test_long_cod
 	agreement check/test_planted_faults.py test_faults.py features/test_matrices_in_loops.py features/test_one_block.py \
 	features/test_fusion.py features/test_bounds.py features/test_unique.py features/test_library_calls.py \
 	lowering/codegen/test_consumer_model.py lowering/codegen/test_single_block_codegen.py runtime/test_interrupts.py)
+# Of those, what random search and sheer length find, once a week.
+RARE := $(addprefix tests/,dependence/test_brute.py features/test_long_code.py features/test_compiled_in.py properties/test_edges.py)
 WITHOUT := -m 'not thorough' $(addprefix --ignore=,$(THOROUGH))
+COMMON := $(addprefix --ignore=,$(RARE))
 
 # Examples and random programs run as users compile them; a quarter of the time of the rest would be LLVM's optimisation of it.
 # OPT=3 optimises everything.
@@ -77,9 +81,13 @@ test: $(READY_DEV)
 	$(if $(SIMULATED),$(ON_SIM) $(PY) $(PYTEST) $(SIMULATED) $(WITHOUT))
 
 test-all: $(READY_DEV)
-	$(ON_CPU) $(PY) $(PYTEST) tests/examples tests/properties
-	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu --ignore=tests/examples --ignore=tests/properties
-	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/agreement tests/examples tests/properties
+	$(ON_CPU) $(PY) $(PYTEST) tests/examples tests/properties $(COMMON)
+	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu --ignore=tests/examples --ignore=tests/properties $(COMMON)
+	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/agreement tests/examples tests/properties $(COMMON)
+
+test-rare: $(READY_DEV)
+	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) $(RARE)
+	$(ON_SIM) $(PY) $(PYTEST) $(filter tests/features% tests/properties%,$(RARE))
 
 test-gpu: $(READY_DEV)
 	$(ON_CPU) $(PY) -m pytest -q tests/features tests/examples tests/gpu tests/properties

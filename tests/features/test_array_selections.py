@@ -117,25 +117,23 @@ def reduced(x: Any, y: Any, a: Any, m: Any, rows: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize(("which", "dtype"), [*((which, "float32") for which in MASKS), ("some", "bool")])
+@pytest.mark.parametrize("which", MASKS)
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-def test_reductions_of_what_a_mask_selects(check: Any, which: str, dtype: str) -> None:
+def test_reductions_of_what_a_mask_selects(check: Any, which: str) -> None:
     def arguments() -> tuple[Any, ...]:
-        vectors = (np.abs(numbers(9, dtype="int32", seed=seed)).astype(dtype) for seed in (0, 5))
+        vectors = (np.abs(numbers(9, dtype="int32", seed=seed)).astype(np.float32) for seed in (0, 5))
         return *vectors, numbers(4, 3), mask(which, 9), mask(which, 4)
 
-    check(reduced, arguments, tolerance=1e-5 if dtype == "float32" else 1e-11)
+    check(reduced, arguments, tolerance=1e-5)
 
 
 def extremes(x: Any, a: Any, m: Any) -> Any:
     return np.min(x[m]), x[m].max(), a[a < 1].min(), np.max(a[a[:, 0] < 30]), np.argmax(x[m]), x[m].argmin(), np.min(-x[m])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "uint64"])
-def test_extremes_of_what_a_mask_selects(check: Any, dtype: str) -> None:
-    x = numbers(9, dtype="int32").astype(dtype)
-    if dtype.startswith("float"):
-        x[3] = np.inf
+def test_extremes_of_what_a_mask_selects(check: Any) -> None:
+    x = numbers(9, dtype="int32").astype(np.float32)
+    x[3] = np.inf
     check(extremes, lambda: (x.copy(), -np.abs(numbers(4, 3)), mask("some", 9)))
 
 
@@ -247,12 +245,11 @@ def read_at(x: Any, a: Any, c: Any, i: Any, j: Any, table: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("dtype", ["int64", "int8"])
-def test_reads_by_index_arrays(check: Any, dtype: str) -> None:
+def test_reads_by_index_arrays(check: Any) -> None:
     def arguments() -> tuple[Any, ...]:
         rng = np.random.default_rng(3)
-        indices = rng.integers(-3, 3, 4).astype(dtype), rng.integers(-2, 2, 4).astype(dtype)
-        return numbers(6), numbers(5, 3), numbers(3, 4, 3), *indices, rng.integers(-6, 6, (2, 3)).astype(dtype)
+        indices = rng.integers(-3, 3, 4, np.int8), rng.integers(-2, 2, 4, np.int8)
+        return numbers(6), numbers(5, 3), numbers(3, 4, 3), *indices, rng.integers(-6, 6, (2, 3))
 
     check(read_at, arguments)
 
@@ -498,7 +495,6 @@ def test_values_that_are_too_few(rig: Any) -> None:
 def test_they_are_compiled_for_cuda() -> None:
     for function, arguments in (
         (everywhere, (np.ones(9), np.ones(3, np.int64), 4)),
-        (stored_at, (np.ones(5), np.ones(6), np.ones((4, 3)), *np.ones((2, 6), np.int64), np.ones(6))),
         (packed, (np.ones(9), np.ones((4, 3)), np.ones(9, bool), np.ones(4, bool))),
     ):
         tasks = qgraph.kernel(backend="cuda")(function).ptx(*arguments)

@@ -21,11 +21,10 @@ def histograms(x: Any, w: Any, k: Any, edges: Any, n: int) -> Any:
     return counts, made, weighted, between, given, np.histogram(x)[1], np.histogram(x, n)[0] / np.sum(np.histogram(x, n)[0])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int32"])
-def test_histograms(check: Any, dtype: str) -> None:
+def test_histograms(check: Any) -> None:
     def arguments() -> tuple[Any, ...]:
         weights = np.random.default_rng(0).random(60), np.random.default_rng(0).integers(-3, 9, 60)
-        return numbers(60, dtype), *weights, np.array([-2, -1.5, 0, 0, 1.25, 2.5]), 7
+        return numbers(60, "float64"), *weights, np.array([-2, -1.5, 0, 0, 1.25, 2.5]), 7
 
     check(histograms, arguments, tolerance=1e-11)
 

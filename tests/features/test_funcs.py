@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import qgraph
-from tests.conftest import THOROUGH
 
 POISON = 77
 GRAVITY = 9.81
@@ -394,10 +393,10 @@ USES = [assigned, in_an_expression, added, summed, named, named_in_a_serial_loop
 
 
 def pairs() -> Iterator[Any]:
-    """Each use with each function that gives an array; ``make test`` has each of either several times."""
+    """Uses with functions that give arrays, each of either several times."""
     for (row, kernel), (column, f) in itertools.product(enumerate(USES), enumerate([*ARRAYS, with_a_size_of_the_device])):
-        marks = () if (row + column) % 3 == 0 else THOROUGH
-        yield pytest.param(kernel, f, id=f"{kernel.__name__}-{f.function.__name__}", marks=marks)
+        if (row + column) % 3 == 0:
+            yield pytest.param(kernel, f, id=f"{kernel.__name__}-{f.function.__name__}")
 
 
 @pytest.mark.parametrize(("kernel", "f"), [*pairs()])

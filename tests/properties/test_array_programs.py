@@ -18,7 +18,7 @@ from tests.properties.running import Mismatch
 from tests.properties.whole.programs import array_programs
 from tests.properties.whole.running import ArrayRunner
 
-SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "6"))
+SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "4"))
 SEED = int(os.environ.get("QGRAPH_FUZZ_SEED", "1"))
 # What the generator writes at the very least, if it writes enough.
 WORDS = (
@@ -87,7 +87,7 @@ def test_array_programs_are_compiled_for_cuda():
 @pytest.mark.needs("speed")
 def test_programs_are_valid():
     runner = Plain("cpu")
-    for program in drawn(160, array_programs(EVERYTHING)):
+    for program in drawn(80, array_programs(EVERYTHING)):
         runner(program)
     runner.close()
 

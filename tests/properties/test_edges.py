@@ -19,7 +19,7 @@ import qgraph
 from tests.messages import fault_of, made_names
 from tests.properties.edges import arguments, program
 
-COUNT = int(os.environ.get("QGRAPH_EDGES", "160"))
+COUNT = int(os.environ.get("QGRAPH_EDGES", "60"))
 SEED = int(os.environ.get("QGRAPH_FUZZ_SEED", "1"))
 # A program that has not ended as plain Python by then never will.
 MOST_LINES = 20_000

@@ -20,7 +20,7 @@ from tests.properties.hunting import drawn, hunt, never_written
 from tests.properties.programs import programs
 from tests.properties.running import Mismatch, Runner
 
-SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "6"))
+SECONDS = float(os.environ.get("QGRAPH_FUZZ_SECONDS", "4"))
 # What the generator writes at the very least, if it writes enough.
 WORDS = (
     *("qgraph.ndrange", "qgraph.serial", "qgraph.graph_do_while", "@qgraph.func", "qgraph.atomic_", "while True", "match "),
@@ -67,7 +67,7 @@ class Plain(Runner):
 @pytest.mark.needs("speed")
 def test_programs_are_valid():
     runner = Plain("cpu")
-    for program in drawn(240, programs(EVERYTHING)):
+    for program in drawn(120, programs(EVERYTHING)):
         runner(program)
     runner.close()
 

@@ -11,7 +11,6 @@ import pytest
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles
 from qgraph.runtime.values.temporaries import Temporaries
-from tests.conftest import thorough
 
 SHAPES = [(20, 31), (16, 24), (17, 25), (4, 60), (60, 4), (3, 30), (1, 1), (0, 5)]
 COUNTS = (0, 1, 12, 13, 25)
@@ -214,7 +213,7 @@ def two_pairs(u, v, a, b, n):
         u, v = v, u
 
 
-@pytest.mark.parametrize("dtype", [np.float32, *thorough(np.float64)])
+@pytest.mark.parametrize("dtype", [np.float32])
 @pytest.mark.needs("compiler")
 def test_arrays_that_change_places(dtype):
     compared = Compared(swapped)
@@ -276,7 +275,7 @@ def test_slices():
             compared(integers(shape), count)
 
 
-@pytest.mark.parametrize("dtype", [np.int16, *thorough(np.float32)])
+@pytest.mark.parametrize("dtype", [np.int16])
 @pytest.mark.needs("compiler")
 def test_other_types_and_layouts(dtype):
     compared = Compared(copied_back)
@@ -492,7 +491,7 @@ def function_of(seed):
     return names[f"program_{seed}"]
 
 
-@pytest.mark.parametrize("seed", [1, 2, *thorough(3, 4, 5)])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.needs("compiler")
 def test_random_stencils(seed):
     compared = Compared(function_of(seed))
