@@ -58,8 +58,9 @@ THOROUGH := $(addprefix tests/,lowering/test_long_code.py features/test_long_cod
 	agreement check/test_planted_faults.py test_faults.py features/test_matrices_in_loops.py features/test_one_block.py \
 	features/test_fusion.py features/test_bounds.py features/test_unique.py features/test_library_calls.py \
 	lowering/codegen/test_consumer_model.py lowering/codegen/test_single_block_codegen.py runtime/test_interrupts.py)
-# Of those, what random search and sheer length find, once a week.
-RARE := $(addprefix tests/,dependence/test_brute.py features/test_long_code.py features/test_compiled_in.py properties/test_edges.py)
+# Of those, what random search, sheer length and every combination of kinds find, once a week.
+RARE := $(addprefix tests/,dependence/test_brute.py features/test_long_code.py features/test_compiled_in.py properties/test_edges.py \
+	features/test_lanes.py features/test_either.py features/test_number_types.py)
 WITHOUT := -m 'not thorough' $(addprefix --ignore=,$(THOROUGH))
 COMMON := $(addprefix --ignore=,$(RARE))
 
