@@ -237,3 +237,12 @@ def test_they_are_compiled_for_cuda() -> None:
     tasks = kernel.ptx(np.ones((3, 4)), np.ones(12), 3)
     assert len(tasks) > 5
     assert all(".entry" in text for text in tasks.values())
+
+
+def of_no_rows(x: Any) -> Any:
+    return np.copy((x + 1).reshape(0, -1))
+
+
+def test_a_length_that_nothing_decides(rig: Any) -> None:
+    with pytest.raises(qgraph.ArgumentError, match="is -1"):
+        rig.run(rig.kernel(of_no_rows), np.zeros(0))

@@ -49,6 +49,19 @@ def test_sums_along_axes(check: Any, function: Any, dtype: str, shape: tuple[int
         check(function, lambda: (numbers(shape, dtype),))
 
 
+def products(x: Any) -> Any:
+    return x.prod(axis=1)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_products_overflow_in_the_type_of_the_elements(check: Any) -> None:
+    check(products, lambda: (np.array([[1e30, 1e30, 1e-30], [1, 2, 3]], np.float32),))
+
+
+def test_threads_share_a_long_sum(backend: str) -> None:
+    assert str(qgraph.kernel(long_sums).plan(np.ones((3, 4)))).count("threads share it") == 2
+
+
 def long_sums(x: Any) -> Any:
     return x.sum(axis=1), x.mean(axis=-1)
 
