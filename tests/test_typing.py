@@ -43,9 +43,7 @@ def test_pyright_reports_the_mistakes_alone():
     command = [sys.executable, "-m", module] if module else [program]
     command += ["--level", "error", "--pythonpath", sys.executable, *map(str, FILES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=200)
-    if not re.search(r"\d+ errors?, \d+ warning", done.stdout):
-        pytest.skip(f"pyright does not start: {(done.stdout + done.stderr)[-200:]}")
-    assert mistakes_reported(done.stdout.replace(" - error", " error")) == MISTAKES, done.stdout
+    assert mistakes_reported(done.stdout.replace(" - error", " error")) == MISTAKES, done.stdout + done.stderr
 
 
 def test_the_package_says_that_it_is_typed():

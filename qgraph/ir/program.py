@@ -8,6 +8,7 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -290,7 +291,7 @@ HOST = "_host"
 EVERYTHING = Effects(frozenset({HOST}), frozenset({HOST}))
 
 
-class NodeRecord:
+class NodeRecord(ABC):
     """What a node of the graph works on that is no kernel and decides nothing: each kind has a class in ``qgraph/nodes``."""
 
     __slots__ = ()
@@ -300,9 +301,9 @@ class NodeRecord:
     told = ""
 
     @property
+    @abstractmethod
     def touched(self) -> Effects:
         """What it reads and writes."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
