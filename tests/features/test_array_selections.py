@@ -398,6 +398,7 @@ def weighted(v: Any) -> Any:
 
 def in_order(x: Any, y: Any, a: Any, m: Any) -> Any:
     x[positive(x)] = 0.5
+    x[positive(y - 3)] += y[positive(y - 3)]
     x[m] = flipped(m)
     y[np.roll(m, 1)] = flipped(m)
     y[np.nonzero(m)] += 1
@@ -469,6 +470,7 @@ def test_indices_are_checked(rig: Any, function: Any, index: int) -> None:
     kernel = rig.kernel(function, bounds_check=True)
     with pytest.raises(qgraph.BoundsError, match=r"x\[k\]") as told:
         kernel(rig.device(np.ones(5)), rig.device(np.array([0, index])))
+        qgraph.synchronize()
     assert str(index) in str(told.value)
 
 
@@ -489,6 +491,7 @@ def too_few_values(x: Any, m: Any, y: Any) -> None:
 def test_values_that_are_too_few(rig: Any) -> None:
     with pytest.raises(qgraph.ArgumentError, match=r"`y` has length 2, and `x\[m\]` has length 3"):
         rig.kernel(too_few_values)(*map(rig.device, (np.ones(4), np.array([True, True, False, True]), np.ones(2))))
+        qgraph.synchronize()
 
 
 @pytest.mark.needs("compiler")

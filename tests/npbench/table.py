@@ -70,15 +70,24 @@ def words_and_plain(program: Program) -> tuple[int, Callable[..., Any]]:
     return words, namespace[program.function.__name__]
 
 
-def seconds(function: Callable[..., Any], args: tuple[Any, ...]) -> float:
+def seconds(function: Callable[..., Any], args: tuple[Any, ...], backend: str = "cpu") -> float:
     """The fastest of some calls, each with fresh arguments."""
     best, until = float("inf"), time.perf_counter() + PATIENCE
     while best == float("inf") or time.perf_counter() < until:
-        given = copy.deepcopy(args)
+        given = placed(args, backend)
+        qgraph.synchronize()
         start = time.perf_counter()
         function(*given)
+        qgraph.synchronize()
         best = min(best, time.perf_counter() - start)
     return best
+
+
+def placed(args: tuple[Any, ...], backend: str) -> tuple[Any, ...]:
+    """Copies of arguments, whose arrays are on the device for cuda."""
+    if backend != "cuda":
+        return copy.deepcopy(args)
+    return tuple(qgraph.asarray(each, backend="cuda") if isinstance(each, np.ndarray) else copy.deepcopy(each) for each in args)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -87,7 +96,7 @@ def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(same, one, other))
     if one is None:
         return other is None
-    one, other = np.asarray(one), np.asarray(other)
+    one, other = qgraph.to_numpy(one), qgraph.to_numpy(other)
     scale = np.max(np.abs(one), initial=1.0)
     return one.dtype == other.dtype and one.shape == other.shape and np.allclose(one, other, 1e-9, 1e-9 * scale, equal_nan=True)
 
@@ -98,20 +107,21 @@ def row(name: str, backend: str, scale: int) -> str:
     args = program.make(program.size * scale)
     words, plain = words_and_plain(program)
     kernel = qgraph.kernel(backend=backend)(program.function)
-    given, expected = copy.deepcopy(args), copy.deepcopy(args)
+    given, expected = placed(args, backend), copy.deepcopy(args)
     start = time.perf_counter()
     try:
         result = kernel(*given)
+        qgraph.synchronize()
     except qgraph.QGraphError as error:
         return f"{name:26}{words:5}  refused: {error.found}"
     cold = time.perf_counter() - start
     right = same(kernel.reference(*expected), result) and same(tuple(expected), tuple(given))
-    warm = seconds(kernel, args)
+    warm = seconds(kernel, args, backend)
     numpy_time = seconds(program.function, args)
     try:
         plain(*copy.deepcopy(args))
         with_numba = f"{seconds(plain, args) / warm:8.2f}"
-    except (numba.core.errors.NumbaError, TypeError):
+    except (numba.core.errors.NumbaError, TypeError, AssertionError):
         with_numba = f"{'-':>8}"
     return f"{name:26}{words:5}{'yes' if right else 'NO':>7}{cold:8.2f}{warm:12.6f}{numpy_time / warm:8.2f}{with_numba}"
 

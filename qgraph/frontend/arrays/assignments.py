@@ -26,9 +26,9 @@ from qgraph.frontend.names.bindings import (
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, has_calls
+from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, has_calls, in_order
 from qgraph.frontend.statements.node_statements import node_statement
-from qgraph.frontend.statements.region import Region, callee
+from qgraph.frontend.statements.region import Region, callee, callee_needs_region
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.trees import at_place, load, stored
@@ -42,6 +42,12 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     places = [part for target in node.targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
     if any(is_selection(scope, place) for place in places):
         assign_selections(region, scope, node)
+        return
+    target = node.targets[0]
+    if len(node.targets) == 1 and isinstance(target, ast.Subscript) and _calls_func(region, scope, target.slice):
+        # Whether that gives an array of indices is known when it has been called. Python takes the value first.
+        value, index = in_order(region, scope, [node.value, target.slice])
+        assign(region, scope, ast.copy_location(ast.Assign([_at(target, index)], value), node))
         return
     if any(is_slice(scope, place) for place in places):
         if len(places) == 1 and may_be_vector(scope, node.value):
@@ -58,6 +64,15 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         _to_elements(region, scope, node)
         return
     _to_names(region, scope, node)
+
+
+def _calls_func(region: Region, scope: Scope, index: ast.expr) -> bool:
+    calls = (child for child in ast.walk(index) if isinstance(child, ast.Call))
+    return any(callee_needs_region(region.unit, scope, call) for call in calls)
+
+
+def _at(target: ast.Subscript, index: ast.expr) -> ast.Subscript:
+    return ast.copy_location(ast.Subscript(target.value, index, target.ctx), target)
 
 
 def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -135,6 +150,9 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
+    if isinstance(node.target, ast.Subscript) and _calls_func(region, scope, node.target.slice):
+        index, value = in_order(region, scope, [node.target.slice, node.value])
+        node = ast.copy_location(ast.AugAssign(_at(node.target, index), node.op, value), node)
     if isinstance(node.target, ast.Subscript) and is_selection(scope, node.target):
         assign_selection(region, scope, node, node.target, node.value)
         return

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import KernelTypeError, LinAlgError
-from qgraph.frontend.arrays.products_of_parts import product_of_parts
+from qgraph.frontend.arrays.product_loops import has_unknown_size, is_integer_product, product_loop
 from qgraph.frontend.arrays.views import size_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
@@ -53,6 +53,8 @@ def assign_library_call(region: Region, scope: Scope, node: ast.Assign) -> bool:
     single = record is not None and record.results == 1 and not isinstance(node.targets[0], ast.Tuple)
     if single and not _is_direct(scope, node.targets[0], value):
         return False
+    if record is not None and record.name == "matmul" and is_integer_product(scope, value, library_operands(record, value)):
+        return False
     wanted = 1 if record is None else record.results
     written = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else [node.targets[0]]
     if len(written) != wanted:
@@ -80,9 +82,11 @@ def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callab
     if number is not None or len(operands) != record.arrays:
         found = f"`{as_written(node)}` is not given {record.arrays} {'array' if record.arrays == 1 else 'arrays'} by position"
         raise scope.error(found, number or node, f"options have keywords: {', '.join(record.keywords) or 'here are none'}")
-    if record.name == "matmul" and (of_parts := product_of_parts(region, scope, node, operands)) is not None:
-        return of_parts
+    if record.name == "matmul" and has_unknown_size(region, scope, operands):
+        return product_loop(region, scope, node, operands)
     operands = [_as_whole(scope, each, whole) for each in operands]
+    if record.name == "matmul" and is_integer_product(scope, node, operands):
+        return product_loop(region, scope, node, operands)
     value: ast.Call | ast.BinOp
     if isinstance(node, ast.BinOp):
         value = ast.BinOp(operands[0], node.op, operands[1])

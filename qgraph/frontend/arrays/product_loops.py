@@ -1,4 +1,7 @@
-"""Products of matrices of which only the device knows the sizes, as the loop over their elements that they mean."""
+"""Products of integer matrices, and of those of which only the device knows the sizes: the loop over their elements.
+
+BLAS has none of integers, and PyTorch none on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,24 @@ _LOOPS = {
 }
 
 
-def product_of_parts(region: Region, scope: Scope, node: ast.expr, operands: list[ast.expr]) -> ViewRef | None:
-    """The product, a part of an array that is large enough; None where the host knows all sizes.
+def has_unknown_size(region: Region, scope: Scope, operands: list[ast.expr]) -> bool:
+    """Whether only the device knows how large one of these is."""
+    views = (view_of(region, scope, each, keep=True) for each in operands if _is_part(scope, each))
+    return any(along.count.host is None for view in views for along in view.along)
+
+
+def is_integer_product(scope: Scope, node: ast.expr, operands: list[ast.expr]) -> bool:
+    """Whether this is a product of two integer arrays, of one or two dimensions."""
+    dtype = element_type(scope, node)
+    return dtype is not None and dtype.kind in "iu" and tuple(rank(scope, each) for each in operands) in _LOOPS
+
+
+def product_loop(region: Region, scope: Scope, node: ast.expr, operands: list[ast.expr]) -> ViewRef:
+    """The product of two arrays or parts of arrays, a part of an array that is large enough.
 
     Raises:
         KernelSyntaxError: an operand has more than two dimensions.
     """
-    views = [view_of(region, scope, each, keep=True) if _is_part(scope, each) else None for each in operands]
-    if all(view is None or all(along.count.host is not None for along in view.along) for view in views):
-        return None
     ranks = rank(scope, operands[0]), rank(scope, operands[1])
     if ranks not in _LOOPS:
         raise scope.error(
@@ -44,7 +56,7 @@ def product_of_parts(region: Region, scope: Scope, node: ast.expr, operands: lis
             node,
             "multiply whole arrays, or write a loop over the matrices",
         )
-    first, second = (view or view_of(region, scope, each) for view, each in zip(views, operands, strict=True))
+    first, second = (view_of(region, scope, each, keep=_is_part(scope, each)) for each in operands)
     kept = [(first, each) for each in first.along[:-1]] + [(second, each) for each in second.along[1:]]
     dtype = element_type(scope, node)
     assert dtype is not None
@@ -65,6 +77,8 @@ def product_of_parts(region: Region, scope: Scope, node: ast.expr, operands: lis
     (loop,) = ast.parse(_LOOPS[ranks].format(f"_i{place}", f"_j{place}")).body
     for child in ast.walk(loop):
         ast.copy_location(child, node)
+        if isinstance(child, ast.Name) and child.id.endswith(place):
+            standing_for(child, child, child.id.removesuffix(place).strip("_"))
     region.block(scope, [at_place(with_names(loop, stands), node)])
     return made
 
