@@ -21,6 +21,7 @@ COLOURS = {
     "qgraph, nest": "#fb923c",
     "qgraph, joined": "#fb923c",
     "qgraph, one block": "#fdba74",
+    "qgraph, one number of each block": "#fb923c",
     "qgraph, new arrays": "#fb923c",
     "CPU of the call": "#7b8794",
     "by hand": "#0f766e",

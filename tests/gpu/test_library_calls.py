@@ -192,7 +192,7 @@ def test_types_that_a_library_lacks_are_told():
     def k(a, x, y):
         y[:] = a @ x
 
-    a, x = torch.ones(4, 4, dtype=torch.int64, device="cuda"), torch.ones(4, dtype=torch.int64, device="cuda")
+    a, x = torch.ones(4, 4, dtype=torch.bool, device="cuda"), torch.ones(4, dtype=torch.bool, device="cuda")
     with pytest.raises(qgraph.ArgumentError, match="cannot compute"):
         k(a, x, torch.zeros_like(x))
 
