@@ -26,6 +26,19 @@ def test_sums_have_numpys_types(check):
     check(types_of_sums, lambda: (truths.copy(), np.array([3, 4]), np.full((2, 2), 77.0)))
 
 
+def of_many(a, y):
+    for i in range(a.shape[0]):
+        y[i, 0], y[i, 1] = np.sum(a[i]), a[i].mean()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_sums_of_many_are_as_exact_as_numpys(rig, dtype):
+    a, y = np.full((2, 30_000), 0.1, dtype), rig.device(np.zeros((2, 2), dtype))
+    rig.kernel(of_many)(rig.device(a), y)
+    exact = 30_000 * float(np.float32(0.1))
+    np.testing.assert_allclose(qgraph.to_numpy(y), [[exact, exact / 30_000]] * 2, rtol=2e-7)
+
+
 @pytest.mark.needs("float16")
 @pytest.mark.needs("float16_math")
 def test_the_sum_of_float16_is_one(check):

@@ -11,7 +11,7 @@ from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.indexing import ONE, element, word
 from qgraph.frontend.inference.number_types import type_of_new_array
 from qgraph.frontend.inference.ranks import reduced_along
-from qgraph.frontend.inference.reduction_rules import finished, operand, summed
+from qgraph.frontend.inference.reduction_rules import finished, operand, summed, wider
 from qgraph.frontend.names.bindings import LeafRef, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
@@ -23,7 +23,6 @@ from qgraph.source import copied
 
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": ast.Lt, "argmax": ast.Gt}
-_WIDER: dict[str, type[np.generic]] = {"float16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _TOTAL, _VALUE, _PLACE = f"{ADDED}total", f"{ADDED}value", f"{ADDED}place"
 
 
@@ -79,10 +78,7 @@ class _Along(Elements):
         kind = self._reduced.kind
         product = kind == "prod"
         start: ast.expr = ast.Constant(1 if product else 0)
-        wide = np.int64 if kind == "count_nonzero" else summed(kind, dtype)
-        if not product or dtype == np.float16:
-            # One sum after the other, where NumPy adds in pairs: of 2e7 float32 ones a float32 would be 1.7e7.
-            wide = _WIDER.get(str(dtype), wide)
+        wide = np.int64 if kind == "count_nonzero" else wider(kind, dtype) or summed(kind, dtype)
         if wide is not None:
             value = word(self.scope, wide, value)
         if dtype is not None:

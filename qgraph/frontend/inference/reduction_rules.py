@@ -110,6 +110,15 @@ def finished(scope: Scope, node: ast.expr, kind: str, total: ast.expr, size: ast
     return word(scope, np.sqrt, total) if kind in ("norm", "std") else total
 
 
+# One sum after the other, where NumPy adds in pairs: of 2e7 float32 ones a float32 would be 1.7e7.
+_WIDER: dict[str, type[np.generic]] = {"float16": np.float32, "float32": np.float64, "complex64": np.complex128}
+
+
+def wider(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
+    """The type in which a sum of ``dtype`` is added up where its own loses too much; None where it does not, as in products."""
+    return _WIDER.get(str(dtype)) if dtype == np.float16 or kind != "prod" else None
+
+
 def summed(kind: str, dtype: np.dtype[np.generic] | None) -> type[np.generic] | None:
     """The type of a sum of ``dtype``, None where it is that of the elements, or not known."""
     if dtype is None or kind in PRODUCTS:
