@@ -1,7 +1,8 @@
 # Every target does its own set-up: it needs Python >= 3.11 with venv, make, and (for a package without a wheel) a compiler.
 #   make demo       restore a damaged photograph with a solver that iterates inside one launch
-#   make test       most tests: cpu and compile-only CUDA, then the simulator; without THOROUGH below. TESTS=tests/nodes for fewer
-#   make test-all   all tests but RARE below, as CI runs them
+#   make test       most tests, as .ci/run has them: cpu and compile-only CUDA, then the simulator; without THOROUGH below.
+#                   TESTS=tests/nodes for fewer
+#   make test-all   all tests but RARE below, as .github/workflows/ci.yml has them
 #   make test-rare  those, which a scheduled run has
 #   make test-gpu   the same tests on the GPU of this machine
 #   make sanitize   tests/gpu under compute-sanitizer: memcheck, then racecheck, synccheck and initcheck

@@ -97,7 +97,7 @@ def section(record: dict[str, Any], path: str) -> str:
     file = path.removeprefix("../")
     made = f"commit {record['commit']}, {record['date'][:10]}: `{record['command']}`."
     source = f"{where}. From [{file}.json]({path}.json), {made}"
-    named, found = across(record) if "peer" in record["columns"] else (record["columns"], record["rows"])
+    named, found = across(record) if {"peer", "size"} <= {*record["columns"]} else (record["columns"], record["rows"])
     columns = [column for column in named if any(row.get(column) is not None for row in found)]
     rows = [[text(row.get(column)) for column in columns] for row in found]
     parts = [f"**{record['title']}**", markdown(columns, rows)]

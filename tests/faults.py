@@ -26,6 +26,7 @@ if not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg"):
 
 import qgraph
 from qgraph.errors import CudaError, PerformanceWarning
+from qgraph.runtime.driver import driver as cuda_driver
 from tests.fault_kernels import CASES, Arrays, Case
 
 PHASES = ("first call", "same again", "other arrays", "kept", "in turn", "other size", "let go")
@@ -159,8 +160,6 @@ class Runner:
 
 def settle() -> None:
     """Wait, and free what finalizers left."""
-    from qgraph.runtime.driver import driver as cuda_driver
-
     for device in cuda_driver.devices_in_use():
         device.wait()
         device.free_retired()
@@ -285,7 +284,10 @@ def lose_at_each(runner: Runner, phase: str, every: int, answer: Callable[[str],
             figures.wrong.append(f"{number} {driver.names[number]}: {type(error).__name__}: {error}")
         over = len(driver.names) <= number
         driver.end()
-        # Here it comes back, so that one process can look at the next.
+        # Here it comes back, so that one process can look at the next; what was noted for whoever waits is of the one before.
+        for device in cuda_driver.devices_in_use():
+            with contextlib.suppress(CudaError):
+                device.kept.tell()
         runner.clear()
         if over:
             break

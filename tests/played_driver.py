@@ -247,7 +247,9 @@ class Driver:
         self._fails, self._code_of, self._sticks = fails, code_of, sticks
 
     def end(self) -> None:
-        """Let no call fail any more, and count none."""
+        """Let no call fail any more, and count none. What was launched before goes on where the context was not really lost."""
+        if self._sticks:
+            self._inner.cuCtxSynchronize()
         self._counting, self._fails, self._sticks = False, None, False
 
     def __getattr__(self, name: str) -> Any:
