@@ -1,4 +1,8 @@
-"""On the CPU: loops of stencils in tiles, many sweeps for a pass over memory, against the same loops one sweep at a time."""
+"""Loops of stencils in tiles, many sweeps for a pass over memory, against the same loops one sweep at a time.
+
+On a GPU, where qgraph has no such tiles: what its loops take with ``fuse=True`` and without, beside CUDA C, which has them, and
+a copy.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,17 @@ from unittest import mock
 import numpy as np
 
 import qgraph
-from benchmarks import plots, timing
-from benchmarks.results import Answer, Target, main
+from benchmarks import plots, raw_c, raw_tiles, timing
+from benchmarks.results import Answer, Target, has_gpu, main
 from qgraph.lowering.loops import overlapped_tiles
 
 SIZES = (2048, 4096)
 # Iterations of a call: some turns, and some that are left.
 ITERATIONS = 200
 WANTED_FROM, WANTED = 4096, 2.0
+# On a GPU: times what C in tiles takes at most, and the bandwidth of a copy at least, effectively.
+GPU_SIZES = (2048, 4096, 8192)
+WANTED_OF_C, WANTED_OF_COPY = 1.25, 2.0
 
 
 def jacobi(u, v, n):
@@ -55,11 +62,24 @@ def fdtd(ez, hx, hy, n):
 
 PROGRAMS: dict[str, tuple[Callable[..., None], int]] = {"jacobi": (jacobi, 2), "heat": (heat, 2), "fdtd": (fdtd, 3)}
 VERSIONS = ("plain", "tiles")
+# Arrays that a sweep at least reads or writes.
+MOVED = {"jacobi": 2, "heat": 2, "fdtd": 6}
+GPU_COLUMNS = ("plain", "fused", "form", "C plain", "C tiles", "C shape", "GB/s", "copy GB/s")
 
 
 def measure(quick: bool) -> Answer:
     """Microseconds a sweep, both versions taking turns; each starts from the same arrays."""
-    answer = Answer("overlapped_tiles", "CPU: sweeps in tiles, us a sweep", ("program", "dtype", "n", *VERSIONS, "ratio"))
+    columns = ("backend", "program", "dtype", "n", *VERSIONS, "ratio", *GPU_COLUMNS[1:])
+    answer = Answer("overlapped_tiles", "Sweeps in tiles, us a sweep", columns)
+    _on_cpu(answer, quick)
+    if has_gpu():
+        _on_gpu(answer, quick)
+    else:
+        answer.missing["cuda"] = "no GPU here"
+    return answer
+
+
+def _on_cpu(answer: Answer, quick: bool) -> None:
     for program, (function, count) in PROGRAMS.items():
         for dtype in (np.float32, np.float64):
             # Both are fused; the plain one is what runs where arrays are small.
@@ -69,11 +89,58 @@ def measure(quick: bool) -> Answer:
                 _check(program, kernels, arrays)
                 times, ratio = _times(kernels, arrays, rounds=3 if quick else 5)
                 columns = {version: timed.each(ITERATIONS).as_json() for version, timed in times.items()}
-                answer.rows.append({"program": program, "dtype": np.dtype(dtype).name, "n": n, **columns, "ratio": ratio})
+                known = {"backend": "cpu", "program": program, "dtype": np.dtype(dtype).name, "n": n}
+                answer.rows.append({**known, **columns, "ratio": ratio})
                 if n >= WANTED_FROM:
                     name = f"{program}, {np.dtype(dtype).name}, {n} x {n}, times as fast"
                     answer.targets.append(Target(name, ratio, ">=", WANTED, "x"))
-    return answer
+
+
+def _on_gpu(answer: Answer, quick: bool) -> None:
+    if not raw_tiles.unchanged():
+        raise AssertionError("the program in C is not the one that results are compared with")
+    for n in GPU_SIZES[:1] if quick else GPU_SIZES:
+        for program, (function, count) in PROGRAMS.items():
+            arrays = [np.random.default_rng(k).random((n, n)).astype(np.float32) for k in range(count)]
+            row = {"backend": "cuda", "program": program, "dtype": "float32", "n": n, **gpu_times(function, arrays)}
+            fused = row["fused"]["median"]
+            row["GB/s"] = round(MOVED[program] * 4 * n * n / fused / 1e3, 1)
+            row["ratio"] = round(row["plain"]["median"] / fused, 4)
+            try:
+                row["copy GB/s"] = round(raw_tiles.copy_rate(n), 1)
+                plain, tiles = raw_tiles.jacobi(n) if program == "jacobi" else ({}, {})
+            except raw_c.Missing as missing:
+                answer.missing[f"CUDA C, {program}, {n}"] = str(missing)
+                plain, tiles = {}, {}
+            if tiles:
+                row |= {"C plain": plain["microseconds"], "C tiles": tiles["microseconds"], "C shape": tiles["shape"]}
+                what = f"cuda: {program}, {n} x {n}, times what C in tiles takes"
+                answer.targets.append(Target(what, fused / tiles["microseconds"], "<=", WANTED_OF_C, "x"))
+            if "copy GB/s" in row and program != "heat" and n >= WANTED_FROM:
+                what = f"cuda: {program}, {n} x {n}, effective bandwidth over a copy's"
+                answer.targets.append(Target(what, row["GB/s"] / row["copy GB/s"], ">=", WANTED_OF_COPY, "x"))
+            answer.rows.append(row)
+
+
+def gpu_times(function: Callable[..., None], host: list[np.ndarray], backend: str = "cuda") -> dict[str, Any]:
+    """Microseconds a sweep without ``fuse`` and with it, taking turns, and what the plan says of the loop with it."""
+    kernels = {name: qgraph.kernel(backend=backend, fuse=name == "fused")(function) for name in GPU_COLUMNS[:2]}
+    arrays = {name: [qgraph.asarray(array.copy(), backend=backend) for array in host] for name in kernels}
+    for name, kernel in kernels.items():
+        kernel(*arrays[name], ITERATIONS)
+    found = {name: [qgraph.to_numpy(array) for array in each] for name, each in arrays.items()}
+    for plain, fused in zip(*found.values(), strict=True):
+        np.testing.assert_allclose(plain, fused, rtol=1e-4, atol=1e-6, err_msg=function.__name__)
+    if all(map(np.array_equal, found["fused"], host)):
+        raise AssertionError(f"{function.__name__} changed nothing")
+    samples: dict[str, list[timing.Timing]] = {name: [] for name in kernels}
+    for turn in range(4):
+        for name in (*kernels,)[:: 1 if turn % 2 else -1]:
+            run = lambda name=name: kernels[name](*arrays[name], ITERATIONS)  # noqa: E731
+            samples[name].append(timing.total(run, qgraph.synchronize, calls=1, repeats=3))
+    plan = str(kernels["fused"].plan(*arrays["fused"], ITERATIONS))
+    form = "tiles" if "passes over memory" in plan else "one sweep a pass"
+    return {name: timing.middle(each).each(ITERATIONS).as_json() for name, each in samples.items()} | {"form": form}
 
 
 def _run(kernels: dict[str, Any], version: str, arrays: list[np.ndarray], n: int) -> None:
@@ -110,7 +177,8 @@ def draw(record: dict[str, Any], file: Path) -> None:
     colours = list(dict.fromkeys(plots.COLOURS.values()))
     for program, colour in zip(PROGRAMS, colours, strict=False):
         for dtype, style in (("float32", "-"), ("float64", "--")):
-            rows = [row for row in record["rows"] if (row["program"], row["dtype"]) == (program, dtype)]
+            cpu = [row for row in record["rows"] if row.get("backend", "cpu") == "cpu"]
+            rows = [row for row in cpu if (row["program"], row["dtype"]) == (program, dtype)]
             label = f"{program}, {dtype}"
             axes.plot([row["n"] for row in rows], [row["ratio"] for row in rows], style, color=colour, marker="o", label=label)
     axes.axhline(WANTED, color="#7b8794", linestyle=":", linewidth=1.2, label=f"wanted from {WANTED_FROM} on")
