@@ -68,18 +68,13 @@ GPU_COLUMNS = ("plain", "fused", "form", "C plain", "C tiles", "C shape", "GB/s"
 
 
 def measure(quick: bool) -> Answer:
-    """Microseconds a sweep, both versions taking turns; each starts from the same arrays."""
-    columns = ("backend", "program", "dtype", "n", *VERSIONS, "ratio", *GPU_COLUMNS[1:])
-    answer = Answer("overlapped_tiles", "Sweeps in tiles, us a sweep", columns)
-    _on_cpu(answer, quick)
-    if has_gpu():
-        _on_gpu(answer, quick)
-    else:
-        answer.missing["cuda"] = "no GPU here"
-    return answer
+    """Microseconds a sweep: on the GPU where there is one, else on the CPU."""
+    return _on_gpu(quick) if has_gpu() else _on_cpu(quick)
 
 
-def _on_cpu(answer: Answer, quick: bool) -> None:
+def _on_cpu(quick: bool) -> Answer:
+    """Both versions taking turns; each starts from the same arrays."""
+    answer = Answer("overlapped_tiles", "CPU: sweeps in tiles, us a sweep", ("program", "dtype", "n", *VERSIONS, "ratio"))
     for program, (function, count) in PROGRAMS.items():
         for dtype in (np.float32, np.float64):
             # Both are fused; the plain one is what runs where arrays are small.
@@ -89,23 +84,24 @@ def _on_cpu(answer: Answer, quick: bool) -> None:
                 _check(program, kernels, arrays)
                 times, ratio = _times(kernels, arrays, rounds=3 if quick else 5)
                 columns = {version: timed.each(ITERATIONS).as_json() for version, timed in times.items()}
-                known = {"backend": "cpu", "program": program, "dtype": np.dtype(dtype).name, "n": n}
-                answer.rows.append({**known, **columns, "ratio": ratio})
+                answer.rows.append({"program": program, "dtype": np.dtype(dtype).name, "n": n, **columns, "ratio": ratio})
                 if n >= WANTED_FROM:
                     name = f"{program}, {np.dtype(dtype).name}, {n} x {n}, times as fast"
                     answer.targets.append(Target(name, ratio, ">=", WANTED, "x"))
+    return answer
 
 
-def _on_gpu(answer: Answer, quick: bool) -> None:
+def _on_gpu(quick: bool) -> Answer:
+    columns = ("program", "dtype", "n", *GPU_COLUMNS)
+    answer = Answer("overlapped_tiles_cuda", "CUDA: several sweeps a pass over memory, us a sweep", columns)
     if not raw_tiles.unchanged():
         raise AssertionError("the program in C is not the one that results are compared with")
     for n in GPU_SIZES[:1] if quick else GPU_SIZES:
         for program, (function, count) in PROGRAMS.items():
             arrays = [np.random.default_rng(k).random((n, n)).astype(np.float32) for k in range(count)]
-            row = {"backend": "cuda", "program": program, "dtype": "float32", "n": n, **gpu_times(function, arrays)}
+            row = {"program": program, "dtype": "float32", "n": n, **gpu_times(function, arrays)}
             fused = row["fused"]["median"]
             row["GB/s"] = round(MOVED[program] * 4 * n * n / fused / 1e3, 1)
-            row["ratio"] = round(row["plain"]["median"] / fused, 4)
             try:
                 row["copy GB/s"] = round(raw_tiles.copy_rate(n), 1)
                 plain, tiles = raw_tiles.jacobi(n) if program == "jacobi" else ({}, {})
@@ -114,12 +110,13 @@ def _on_gpu(answer: Answer, quick: bool) -> None:
                 plain, tiles = {}, {}
             if tiles:
                 row |= {"C plain": plain["microseconds"], "C tiles": tiles["microseconds"], "C shape": tiles["shape"]}
-                what = f"cuda: {program}, {n} x {n}, times what C in tiles takes"
+                what = f"{program}, {n} x {n}, times what C in tiles takes"
                 answer.targets.append(Target(what, fused / tiles["microseconds"], "<=", WANTED_OF_C, "x"))
             if "copy GB/s" in row and program != "heat" and n >= WANTED_FROM:
-                what = f"cuda: {program}, {n} x {n}, effective bandwidth over a copy's"
+                what = f"{program}, {n} x {n}, effective bandwidth over a copy's"
                 answer.targets.append(Target(what, row["GB/s"] / row["copy GB/s"], ">=", WANTED_OF_COPY, "x"))
             answer.rows.append(row)
+    return answer
 
 
 def gpu_times(function: Callable[..., None], host: list[np.ndarray], backend: str = "cuda") -> dict[str, Any]:
@@ -172,19 +169,37 @@ def _times(kernels: dict[str, Any], arrays: list[np.ndarray], rounds: int) -> tu
 
 
 def draw(record: dict[str, Any], file: Path) -> None:
-    """How many times as fast tiles are, over the size."""
+    """How many times as fast tiles are, over the size; on the GPU the effective bandwidth."""
+    if record["question"] == "overlapped_tiles_cuda":
+        _draw_bandwidth(record, file)
+        return
     figure, axes = plots.figure("CPU: sweeps in tiles, times as fast as one sweep a pass", record)
     colours = list(dict.fromkeys(plots.COLOURS.values()))
     for program, colour in zip(PROGRAMS, colours, strict=False):
         for dtype, style in (("float32", "-"), ("float64", "--")):
-            cpu = [row for row in record["rows"] if row.get("backend", "cpu") == "cpu"]
-            rows = [row for row in cpu if (row["program"], row["dtype"]) == (program, dtype)]
+            rows = [row for row in record["rows"] if (row["program"], row["dtype"]) == (program, dtype)]
             label = f"{program}, {dtype}"
             axes.plot([row["n"] for row in rows], [row["ratio"] for row in rows], style, color=colour, marker="o", label=label)
     axes.axhline(WANTED, color="#7b8794", linestyle=":", linewidth=1.2, label=f"wanted from {WANTED_FROM} on")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("n, arrays of n x n")
     axes.set_ylabel("time of the plain loop / time in tiles")
+    axes.legend(frameon=False, fontsize=9)
+    plots.save(figure, file)
+
+
+def _draw_bandwidth(record: dict[str, Any], file: Path) -> None:
+    figure, axes = plots.figure("CUDA: effective bandwidth of sweeps", record)
+    for number, program in enumerate(PROGRAMS):
+        rows = [row for row in record["rows"] if row["program"] == program]
+        axes.plot([row["n"] for row in rows], [row["GB/s"] for row in rows], f"C{number}-", marker="o", label=program)
+    copies = {row["n"]: row["copy GB/s"] for row in record["rows"] if "copy GB/s" in row}
+    axes.plot([*copies], [*copies.values()], ":", color="#7b8794", linewidth=1.2, label="a copy")
+    tiles = {row["n"]: MOVED["jacobi"] * 4 * row["n"] ** 2 / row["C tiles"] / 1e3 for row in record["rows"] if "C tiles" in row}
+    axes.plot([*tiles], [*tiles.values()], "--", color="#7b8794", marker="s", label="jacobi, CUDA C in tiles")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("n, arrays of n x n")
+    axes.set_ylabel("GB/s, each array once a sweep")
     axes.legend(frameon=False, fontsize=9)
     plots.save(figure, file)
 
