@@ -1,4 +1,8 @@
-"""On the CPU: loops of stencils in tiles, many sweeps for a pass over memory, against the same loops one sweep at a time."""
+"""Loops of stencils in tiles, many sweeps for a pass over memory, against the same loops one sweep at a time.
+
+On a GPU, where qgraph has no such tiles: what its loops take with ``fuse=True`` and without, beside CUDA C, which has them, and
+a copy.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,17 @@ from unittest import mock
 import numpy as np
 
 import qgraph
-from benchmarks import plots, timing
-from benchmarks.results import Answer, Target, main
+from benchmarks import plots, raw_c, raw_tiles, timing
+from benchmarks.results import Answer, Target, has_gpu, main
 from qgraph.lowering.loops import overlapped_tiles
 
 SIZES = (2048, 4096)
 # Iterations of a call: some turns, and some that are left.
 ITERATIONS = 200
 WANTED_FROM, WANTED = 4096, 2.0
+# On a GPU: times what C in tiles takes at most, and the bandwidth of a copy at least, effectively.
+GPU_SIZES = (2048, 4096, 8192)
+WANTED_OF_C, WANTED_OF_COPY = 1.25, 2.0
 
 
 def jacobi(u, v, n):
@@ -55,10 +62,18 @@ def fdtd(ez, hx, hy, n):
 
 PROGRAMS: dict[str, tuple[Callable[..., None], int]] = {"jacobi": (jacobi, 2), "heat": (heat, 2), "fdtd": (fdtd, 3)}
 VERSIONS = ("plain", "tiles")
+# Arrays that a sweep at least reads or writes.
+MOVED = {"jacobi": 2, "heat": 2, "fdtd": 6}
+GPU_COLUMNS = ("plain", "fused", "form", "C plain", "C tiles", "C shape", "GB/s", "copy GB/s")
 
 
 def measure(quick: bool) -> Answer:
-    """Microseconds a sweep, both versions taking turns; each starts from the same arrays."""
+    """Microseconds a sweep: on the GPU where there is one, else on the CPU."""
+    return _on_gpu(quick) if has_gpu() else _on_cpu(quick)
+
+
+def _on_cpu(quick: bool) -> Answer:
+    """Both versions taking turns; each starts from the same arrays."""
     answer = Answer("overlapped_tiles", "CPU: sweeps in tiles, us a sweep", ("program", "dtype", "n", *VERSIONS, "ratio"))
     for program, (function, count) in PROGRAMS.items():
         for dtype in (np.float32, np.float64):
@@ -74,6 +89,55 @@ def measure(quick: bool) -> Answer:
                     name = f"{program}, {np.dtype(dtype).name}, {n} x {n}, times as fast"
                     answer.targets.append(Target(name, ratio, ">=", WANTED, "x"))
     return answer
+
+
+def _on_gpu(quick: bool) -> Answer:
+    columns = ("program", "dtype", "n", *GPU_COLUMNS)
+    answer = Answer("overlapped_tiles_cuda", "CUDA: several sweeps a pass over memory, us a sweep", columns)
+    if not raw_tiles.unchanged():
+        raise AssertionError("the program in C is not the one that results are compared with")
+    for n in GPU_SIZES[:1] if quick else GPU_SIZES:
+        for program, (function, count) in PROGRAMS.items():
+            arrays = [np.random.default_rng(k).random((n, n)).astype(np.float32) for k in range(count)]
+            row = {"program": program, "dtype": "float32", "n": n, **gpu_times(function, arrays)}
+            fused = row["fused"]["median"]
+            row["GB/s"] = round(MOVED[program] * 4 * n * n / fused / 1e3, 1)
+            try:
+                row["copy GB/s"] = round(raw_tiles.copy_rate(n), 1)
+                plain, tiles = raw_tiles.jacobi(n) if program == "jacobi" else ({}, {})
+            except raw_c.Missing as missing:
+                answer.missing[f"CUDA C, {program}, {n}"] = str(missing)
+                plain, tiles = {}, {}
+            if tiles:
+                row |= {"C plain": plain["microseconds"], "C tiles": tiles["microseconds"], "C shape": tiles["shape"]}
+                what = f"{program}, {n} x {n}, times what C in tiles takes"
+                answer.targets.append(Target(what, fused / tiles["microseconds"], "<=", WANTED_OF_C, "x"))
+            if "copy GB/s" in row and program != "heat" and n >= WANTED_FROM:
+                what = f"{program}, {n} x {n}, effective bandwidth over a copy's"
+                answer.targets.append(Target(what, row["GB/s"] / row["copy GB/s"], ">=", WANTED_OF_COPY, "x"))
+            answer.rows.append(row)
+    return answer
+
+
+def gpu_times(function: Callable[..., None], host: list[np.ndarray], backend: str = "cuda") -> dict[str, Any]:
+    """Microseconds a sweep without ``fuse`` and with it, taking turns, and what the plan says of the loop with it."""
+    kernels = {name: qgraph.kernel(backend=backend, fuse=name == "fused")(function) for name in GPU_COLUMNS[:2]}
+    arrays = {name: [qgraph.asarray(array.copy(), backend=backend) for array in host] for name in kernels}
+    for name, kernel in kernels.items():
+        kernel(*arrays[name], ITERATIONS)
+    found = {name: [qgraph.to_numpy(array) for array in each] for name, each in arrays.items()}
+    for plain, fused in zip(*found.values(), strict=True):
+        np.testing.assert_allclose(plain, fused, rtol=1e-4, atol=1e-6, err_msg=function.__name__)
+    if all(map(np.array_equal, found["fused"], host)):
+        raise AssertionError(f"{function.__name__} changed nothing")
+    samples: dict[str, list[timing.Timing]] = {name: [] for name in kernels}
+    for turn in range(4):
+        for name in (*kernels,)[:: 1 if turn % 2 else -1]:
+            run = lambda name=name: kernels[name](*arrays[name], ITERATIONS)  # noqa: E731
+            samples[name].append(timing.total(run, qgraph.synchronize, calls=1, repeats=3))
+    plan = str(kernels["fused"].plan(*arrays["fused"], ITERATIONS))
+    form = "tiles" if "passes over memory" in plan else "one sweep a pass"
+    return {name: timing.middle(each).each(ITERATIONS).as_json() for name, each in samples.items()} | {"form": form}
 
 
 def _run(kernels: dict[str, Any], version: str, arrays: list[np.ndarray], n: int) -> None:
@@ -105,7 +169,10 @@ def _times(kernels: dict[str, Any], arrays: list[np.ndarray], rounds: int) -> tu
 
 
 def draw(record: dict[str, Any], file: Path) -> None:
-    """How many times as fast tiles are, over the size."""
+    """How many times as fast tiles are, over the size; on the GPU the effective bandwidth."""
+    if record["question"] == "overlapped_tiles_cuda":
+        _draw_bandwidth(record, file)
+        return
     figure, axes = plots.figure("CPU: sweeps in tiles, times as fast as one sweep a pass", record)
     colours = list(dict.fromkeys(plots.COLOURS.values()))
     for program, colour in zip(PROGRAMS, colours, strict=False):
@@ -117,6 +184,22 @@ def draw(record: dict[str, Any], file: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("n, arrays of n x n")
     axes.set_ylabel("time of the plain loop / time in tiles")
+    axes.legend(frameon=False, fontsize=9)
+    plots.save(figure, file)
+
+
+def _draw_bandwidth(record: dict[str, Any], file: Path) -> None:
+    figure, axes = plots.figure("CUDA: effective bandwidth of sweeps", record)
+    for number, program in enumerate(PROGRAMS):
+        rows = [row for row in record["rows"] if row["program"] == program]
+        axes.plot([row["n"] for row in rows], [row["GB/s"] for row in rows], f"C{number}-", marker="o", label=program)
+    copies = {row["n"]: row["copy GB/s"] for row in record["rows"] if "copy GB/s" in row}
+    axes.plot([*copies], [*copies.values()], ":", color="#7b8794", linewidth=1.2, label="a copy")
+    tiles = {row["n"]: MOVED["jacobi"] * 4 * row["n"] ** 2 / row["C tiles"] / 1e3 for row in record["rows"] if "C tiles" in row}
+    axes.plot([*tiles], [*tiles.values()], "--", color="#7b8794", marker="s", label="jacobi, CUDA C in tiles")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("n, arrays of n x n")
+    axes.set_ylabel("GB/s, each array once a sweep")
     axes.legend(frameon=False, fontsize=9)
     plots.save(figure, file)
 

@@ -11,7 +11,18 @@ import pytest
 
 import benchmarks.memory.in_qgraph as memory_loops
 import qgraph
-from benchmarks import ladders, memory_bound, parts, reductions, shapes, small_solves, startup, timing
+from benchmarks import (
+    ladders,
+    memory_bound,
+    overlapped_tiles,
+    parts,
+    raw_tiles,
+    reductions,
+    shapes,
+    small_solves,
+    startup,
+    timing,
+)
 from benchmarks.ladders import RUNGS
 from benchmarks.memory import problems
 from benchmarks.programs import PROGRAMS, begin, checked
@@ -230,6 +241,21 @@ def test_grids_pairs_and_products_are_right(program):
     found[-1][3] += 0.1
     with pytest.raises(AssertionError):
         shapes.expect(program, found[-1], given)
+
+
+def test_what_tiles_are_measured_against_is_what_it_was():
+    assert raw_tiles.unchanged()
+
+
+@pytest.mark.parametrize("program", overlapped_tiles.PROGRAMS)
+def test_sweeps_are_timed_with_the_form_that_the_plan_says(program):
+    function, count = overlapped_tiles.PROGRAMS[program]
+    given = [np.random.default_rng(k).random((20, 20)).astype(np.float32) for k in range(count)]
+    row = overlapped_tiles.gpu_times(function, given, backend="cpu")
+    assert row["plain"]["median"] > 0
+    assert row["fused"]["median"] > 0
+    # The CPU has tiles; where arrays are small they are in the plan, and do not run.
+    assert row["form"] == "tiles"
 
 
 def test_small_systems_are_solved_right(monkeypatch):
