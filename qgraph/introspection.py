@@ -239,7 +239,7 @@ class Introspection(Generic[Parameters, Result]):
             used, found = self._described(self._complete(values))
             given = (self._source, found.types, found.leaves, backend, 0, self.options)
             try:
-                return Variant(*given, global_arrays=used, runs=False, checks=checks), found.values
+                return Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=self._profiles), found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
             except TailFound as missing:

@@ -55,3 +55,10 @@ def test_a_kernel_that_returns_nothing(n):
     np.testing.assert_array_equal(x, np.full(n, 2.0))
     assert [row.count for row in profile.rows if row.kind == "task"] == [1]
     assert str(twice.plan(x)) == before
+
+
+def test_kernels_of_the_gpu_read_its_global_timer():
+    halving.profile(np.ones(8), 0.1)
+    profiled = "".join(halving._profiled.ptx(np.ones(8), 0.1).values())
+    assert "%globaltimer" in profiled
+    assert "%globaltimer" not in "".join(halving.ptx(np.ones(8), 0.1).values())
