@@ -135,7 +135,9 @@ class Method(Generic[Parameters, Result]):
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.kernel, name)
-        return functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check") else value
+        return (
+            functools.partial(value, self._owner) if name in ("bind", "reference", "plan", "ptx", "check", "profile") else value
+        )
 
 
 class _Arguments:

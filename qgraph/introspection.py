@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qgraph import forks
-from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
@@ -22,6 +22,7 @@ from qgraph.stack import raises_to_user, with_large_frame_stack
 
 if TYPE_CHECKING:
     from qgraph.checking.checker import CheckReport
+    from qgraph.profiling.profile import Profile
     from qgraph.runtime.arguments.flatten import Arguments
 
 
@@ -30,6 +31,9 @@ Found = TypeVar("Found")
 
 class Introspection(Generic[Parameters, Result]):
     """A function as a kernel that can be looked at: its parameters, the global arrays that it uses, and what it would do."""
+
+    # What ran last, of the kernel that runs.
+    _ran: Any
 
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         self.options = options
@@ -52,6 +56,9 @@ class Introspection(Generic[Parameters, Result]):
         self._ones = False
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = forks.rlock()
+        # Whether its calls return their times, too; and the kernel of this function whose do, once it was asked for.
+        self._profiles = False
+        self._profiled: Any = None
 
     @property
     def __qgraph_kernel__(self) -> Func:
@@ -203,13 +210,36 @@ class Introspection(Generic[Parameters, Result]):
         with refused():
             return self._with_ones(lambda: check(*self._describe_only(values, "cpu", checks=True)))
 
+    @raises_to_user
+    def profile(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Profile:
+        """Call the kernel with the clock read between its tasks: the time of each, and of device loops their iterations.
+
+        The call does what a call does, on the arguments themselves. It is compiled apart: the first one warms up.
+        Tasks run one after another, and each stamp takes time of its own.
+        """
+        from qgraph.arrays import to_numpy
+        from qgraph.profiling.profile import profile_of
+
+        kind: Any = type(self)
+        with self._lock:
+            if self._profiled is None:
+                self._profiled = kind(self._source.function, self.options)
+                self._profiled._profiles = True
+        with self._profiled._lock:
+            found = self._profiled(*args, **kwargs)
+            if found is None:
+                raise CudaError("a call that is captured into a graph has no profile: nothing ran", hint="profile it outside")
+            ran = self._profiled._ran.specialisation
+        result, words = found if isinstance(found, tuple) else (None, found)
+        return profile_of(self._source.name, result, ran.launched, ran.plan.program.places, to_numpy(words))
+
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""
         while True:
             used, found = self._described(self._complete(values))
             given = (self._source, found.types, found.leaves, backend, 0, self.options)
             try:
-                return Variant(*given, global_arrays=used, runs=False, checks=checks), found.values
+                return Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=self._profiles), found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
             except TailFound as missing:

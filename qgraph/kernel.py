@@ -299,7 +299,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             if variant is None or not variant.holds():
                 self._forget_variant(key)
                 what = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
-                variant = Variant(*what, global_arrays=used, reads_disk=self._reads_disk)
+                variant = Variant(*what, global_arrays=used, reads_disk=self._reads_disk, profiles=self._profiles)
                 if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
                     self._forget_unused()
                 self._variants[key] = variant
@@ -408,6 +408,8 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         files stay; ``python -m qgraph cache clear`` removes all.
         """
         with self._lock:
+            if self._profiled is not None:
+                self._profiled.clear_cache()
             self._reads_disk = False
             self._close_executables()
             self._specialisations.clear()

@@ -125,11 +125,14 @@ class Variant:
         runs: bool = True,
         reads_disk: bool = True,
         checks: bool = False,
+        profiles: bool = False,
     ) -> None:
         self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
         # Whether somebody looks at its accesses: then loops are as written, and views keep their extents.
         self._checks = checks
+        # Whether it reads the clock between its tasks, and returns the times besides all else.
+        self._profiles = profiles
         # Whether code that another process compiled may be used.
         self.reads_disk = reads_disk
         # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.index64``).
@@ -210,7 +213,12 @@ class Variant:
         with remembering(self._answers):
             given = (self.source, self.types, self.leaves, pairs, self.global_arrays)
             checks = self._checks or self.options.bounds_check
-            return build_program(*given, fuse=self.options.fuse and not checks, checks_indices=checks)
+            program = build_program(*given, fuse=self.options.fuse and not checks, checks_indices=checks)
+        if not self._profiles:
+            return program
+        from qgraph.lowering.instrumentation.stamps import with_stamps
+
+        return with_stamps(program)
 
     @property
     def holds(self) -> Callable[[], bool]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from qgraph.captured_state import CompiledIn
 from qgraph.ir.argument_types import Leaf
 from qgraph.ir.faults import EarlyExits, Fault
+from qgraph.ir.profile_places import Place
 from qgraph.ir.slots import Slot
 from qgraph.ir.verdicts import Race, Verdict
 from qgraph.source import Span
@@ -386,6 +387,8 @@ class Program:
     faults: tuple[Fault, ...] = ()
     # None where no fault ends an iteration.
     exits: EarlyExits | None = None
+    # Where a profiled program reads the clock; empty for any other.
+    places: tuple[Place, ...] = field(default=(), compare=False)
 
     @property
     def arrays_and_scalars(self) -> tuple[Leaf, ...]:

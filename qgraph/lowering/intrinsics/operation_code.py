@@ -9,6 +9,7 @@ from typing import Any
 from qgraph.lowering.intrinsics import (
     atomics,
     checked_arithmetic,
+    clock,
     early_exits,
     loop_poll,
     random_numbers,
@@ -23,7 +24,7 @@ from qgraph.operations.record import Operation
 from qgraph.operations.table import OPERATIONS
 
 _MODULES = (
-    *(atomics, checked_arithmetic, early_exits, loop_poll, random_numbers),
+    *(atomics, checked_arithmetic, clock, early_exits, loop_poll, random_numbers),
     *(while_condition, value_intrinsics, vectors, warp_shuffles),
 )
 _INTRINSICS = SimpleNamespace(
