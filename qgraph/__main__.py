@@ -1,4 +1,4 @@
-"""``python -m qgraph info``, ``inspect MODULE:KERNEL``, ``check MODULE:KERNEL --args EXPR`` and ``cache [clear]``."""
+"""``python -m qgraph info``, ``inspect``, ``check`` and ``profile MODULE:KERNEL --args EXPR``, and ``cache [clear]``."""
 
 from __future__ import annotations
 
@@ -53,14 +53,22 @@ def _parser() -> argparse.ArgumentParser:
     look.add_argument("--svg", metavar="PATH", help="with --args: write a picture of the graph to this file; - prints it")
     look.set_defaults(command=_inspect)
     check = commands.add_parser("check", help="run a kernel on copies of example arguments: races, bounds, unwritten reads")
-    check.add_argument("kernel", metavar="MODULE:KERNEL", help="as for inspect")
-    check.add_argument(
-        "--args",
-        metavar="EXPR",
-        required=True,
-        help="example arguments as for inspect, or `*name()` for what a function of the module gives",
-    )
     check.set_defaults(command=_check)
+    profile = commands.add_parser(
+        "profile", help="call a kernel twice: the time of each loop of the second call, by source line"
+    )
+    profile.add_argument(
+        "--perfetto", metavar="PATH", help="write a trace for https://ui.perfetto.dev to this file; - prints it"
+    )
+    profile.set_defaults(command=_profile)
+    for command in (check, profile):
+        command.add_argument("kernel", metavar="MODULE:KERNEL", help="as for inspect")
+        command.add_argument(
+            "--args",
+            metavar="EXPR",
+            required=True,
+            help="example arguments as for inspect, or `*name()` for what a function of the module gives",
+        )
     cache = commands.add_parser("cache", help="compiled kernels on the disk: where, how many, how large; `cache clear`")
     cache.add_argument("action", nargs="?", choices=["clear"], help="remove them all")
     cache.set_defaults(command=_cache)
@@ -132,6 +140,19 @@ def _check(options: argparse.Namespace) -> None:
     module = sys.modules[options.kernel.partition(":")[0]]
     args, keywords = _example_arguments(options.args, vars(module))
     print(kernel.check(*args, **keywords))
+
+
+def _profile(options: argparse.Namespace) -> None:
+    kernel = _load(options.kernel)
+    names = vars(sys.modules[options.kernel.partition(":")[0]])
+    for _ in range(2):
+        # New arguments each time: the first call compiles, and may have changed them.
+        args, keywords = _example_arguments(options.args, names)
+        profile = kernel.profile(*args, **keywords)
+    if options.perfetto:
+        _write(options.perfetto, profile.to_perfetto())
+        return
+    print(profile)
 
 
 def _load(place: str) -> Any:

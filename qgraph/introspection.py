@@ -231,7 +231,9 @@ class Introspection(Generic[Parameters, Result]):
                 raise CudaError("a call that is captured into a graph has no profile: nothing ran", hint="profile it outside")
             ran = self._profiled._ran.specialisation
         result, words = found if isinstance(found, tuple) else (None, found)
-        return profile_of(self._source.name, result, ran.launched, ran.plan.program.places, to_numpy(words))
+        tree = self._source.tree
+        source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
+        return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words))
 
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import linecache
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qgraph.ir.profile_places import HEAD, Place
+from qgraph.errors import BackendError
+from qgraph.ir.profile_places import CAPACITY, COUNT, HEAD, Place
 from qgraph.source import Span
 from qgraph.specialisation import LastLaunch
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLUMNS = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +47,43 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch of time: a statement as a whole, or one iteration of a device loop.
+
+    Attributes:
+        row: the place of the statement in ``Profile.rows``.
+        iteration: which one of this entry of the loop, from 0; None for the whole statement.
+        start: nanoseconds since the first stamp that was kept.
+        stop: the same, of its end.
+    """
+
+    row: int
+    iteration: int | None
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """The times of one call; ``str()`` tells them by source line.
+    """The times of one call; ``str()`` is the kernel's source with the times beside it.
 
     Attributes:
         kernel: its name.
+        source: the file, and the first and the last line, of the kernel's function.
         result: what the call returned.
         launched: what ran: the path, and why that one.
         total: nanoseconds from before the first statement to after the last one.
         rows: each statement, in program order.
+        slices: when each ran, in the order in which they ended: of the last 65,536 stamps.
     """
 
     kernel: str
+    source: tuple[str, int, int]
     result: Any
     launched: LastLaunch
     total: int
     rows: tuple[Row, ...]
+    slices: tuple[Slice, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values; times are nanoseconds."""
@@ -66,35 +95,128 @@ class Profile:
                 "count": row.count,
                 "total": row.total,
                 "mean": row.mean,
-                "share": row.total / self.total if self.total else 0.0,
+                "share": self._share(row),
             }
             for row in self.rows
         ]
         launched = self.launched
         return {"kernel": self.kernel, "path": launched.path, "reason": launched.reason, "total": self.total, "rows": rows}
 
+    def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The slices as a trace that https://ui.perfetto.dev opens, in the Trace Event Format; written to ``path``, too."""
+        events: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": self.kernel}}]
+        for each in sorted(self.slices, key=lambda each: (each.start, -each.stop, each.row, each.iteration is not None)):
+            row = self.rows[each.row]
+            name = _text(row.spans[0]) if each.iteration is None else f"iteration {each.iteration}"
+            times = {"ts": each.start / 1e3, "dur": (each.stop - each.start) / 1e3}
+            where = {"file": row.spans[0].file, "line": row.spans[0].line}
+            events.append({"name": name, "cat": row.kind, "ph": "X", "pid": 1, "tid": 1, **times, "args": where})
+        text = json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
+
+    def plot(self) -> Figure:
+        """A timeline: a row a statement, in microseconds; iterations of loops by turns darker and lighter.
+
+        Raises:
+            BackendError: matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise BackendError(
+                "a timeline is drawn by matplotlib, which is not installed", hint="pip install matplotlib"
+            ) from error
+        figure = Figure(figsize=(10, 0.6 + 0.35 * len(self.rows)), layout="constrained")
+        axes = figure.add_subplot()
+        for number, row in enumerate(self.rows):
+            mine = [each for each in self.slices if each.row == number and (each.iteration is None) == (row.kind != "loop")]
+            bars = [(each.start / 1e3, (each.stop - each.start) / 1e3) for each in mine]
+            axes.broken_barh(
+                bars, (number - 0.4, 0.8), facecolors=["#c2410c" if k % 2 else "#fb923c" for k in range(len(bars))]
+            )
+        axes.set_yticks(range(len(self.rows)), [f"{'  ' * row.depth}{_text(row.spans[0])}"[:60] for row in self.rows])
+        axes.invert_yaxis()
+        axes.set_xlabel("us")
+        axes.set_title(f"{self.kernel}, {self.launched.path}", loc="left")
+        return figure
+
     def __str__(self) -> str:
+        file, first, last = self.source
+        beside: dict[int, list[Row]] = {}
+        others: list[Row] = []
+        for row in self.rows:
+            inside = row.spans[0].file == file and first <= row.spans[0].line <= last
+            (beside.setdefault(row.spans[0].line, []) if inside else others).append(row)
         head = f"{self.kernel}: {self.total / 1e3:.1f} us, {self.launched.path}: {self.launched.reason}"
-        columns = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6}  line"
-        return "\n".join([head, columns, *map(self._line, self.rows)])
+        lines = [head, f"{_COLUMNS}  line"]
+        for number in range(first, last + 1):
+            here = [self._numbers(row) for row in beside.get(number, [])] or [" " * len(_COLUMNS)]
+            code = linecache.getline(file, number).rstrip()
+            lines += [f"{here[0]}  {number:4d}  {code}".rstrip(), *(f"{more}  {number:4d}" for more in here[1:])]
+        lines += [f"{self._numbers(row)}  {row.spans[0].file}:{_text(row.spans[0])}" for row in others]
+        return "\n".join(lines)
 
-    def _line(self, row: Row) -> str:
-        share = 100 * row.total / self.total if self.total else 0.0
-        numbers = f"{row.total / 1e3:12.1f} {row.count:9d} {row.mean / 1e3:11.2f} {share:5.1f}%"
-        lines = (f"{span.line}: {'  ' * row.depth}{linecache.getline(span.file, span.line).strip()}" for span in row.spans)
-        return f"{numbers}  " + "\n".join(lines)
+    def _share(self, row: Row) -> float:
+        return row.total / self.total if self.total else 0.0
+
+    def _numbers(self, row: Row) -> str:
+        return f"{row.total / 1e3:12.1f} {row.count:9d} {row.mean / 1e3:11.2f} {100 * self._share(row):5.1f}%"
 
 
-def profile_of(name: str, result: Any, launched: LastLaunch, places: Sequence[Place], words: np.ndarray) -> Profile:
+def profile_of(
+    name: str, source: tuple[str, int, int], result: Any, launched: LastLaunch, places: Sequence[Place], words: np.ndarray
+) -> Profile:
     """The profile of a call that left ``words`` (``qgraph.ir.profile_places``) behind."""
-    rows = tuple(_rows(places, words, 0))
-    return Profile(name, result, launched, sum(row.total for row in rows if row.depth == 0), rows)
+    placed = tuple(_placed(places, 0))
+    rows = tuple(_row(place, depth, words) for place, depth in placed)
+    total = sum(row.total for row in rows if row.depth == 0)
+    return Profile(name, source, result, launched, total, rows, tuple(_slices([place for place, _ in placed], words)))
 
 
-def _rows(places: Sequence[Place], words: np.ndarray, depth: int) -> Iterator[Row]:
+def _text(span: Span) -> str:
+    return f"{span.line}: {linecache.getline(span.file, span.line).strip()}"
+
+
+def _placed(places: Sequence[Place], depth: int) -> Iterator[tuple[Place, int]]:
     for place in places:
-        counted = place.bodies[0][0] if place.kind == "loop" else place.end
-        total = sum(int(words[HEAD + 2 * number + 1]) for number in place.stamps)
-        yield Row(place.kind, place.spans, depth, int(words[HEAD + 2 * counted]), total)
+        yield place, depth
         for _, inside in place.bodies:
-            yield from _rows(inside, words, depth + 1)
+            yield from _placed(inside, depth + 1)
+
+
+def _row(place: Place, depth: int, words: np.ndarray) -> Row:
+    counted = place.bodies[0][0] if place.kind == "loop" else place.end
+    total = sum(int(words[HEAD + 2 * number + 1]) for number in place.stamps)
+    return Row(place.kind, place.spans, depth, int(words[HEAD + 2 * counted]), total)
+
+
+def _slices(places: Sequence[Place], words: np.ndarray) -> Iterator[Slice]:
+    """What lies between the stamps that were kept, each of which ends what it belongs to, or begins an iteration."""
+    count, kept = int(words[COUNT]), words[-2 * CAPACITY :].reshape(CAPACITY, 2)
+    wrapped = count > CAPACITY
+    kept = np.roll(kept, -(count % CAPACITY), axis=0) if wrapped else kept[:count]
+    ends = {place.end: row for row, place in enumerate(places)}
+    begins = {number: row for row, place in enumerate(places) for number, _ in place.bodies}
+    # Of each loop or branch that was entered: when, when its iteration began, and which one that is.
+    entered: dict[int, tuple[int, int, int]] = {}
+    zero = before = int(kept[0, 1])
+    for number, time in kept[1:].tolist():
+        if number in begins:
+            row = begins[number]
+            start, began, iteration = entered.get(row, (before, before, -1))
+            if iteration >= 0:
+                yield Slice(row, iteration, began - zero, before - zero)
+            entered[row] = start, before, iteration + 1
+        elif number in ends:
+            row = ends[number]
+            is_task = places[row].kind == "task"
+            start, began, iteration = entered.pop(row, (before, before, -1))
+            if iteration >= 0 and places[row].kind == "loop":
+                yield Slice(row, iteration, began - zero, before - zero)
+            # Where the ring went round, a loop may have been entered before what is left of it.
+            if is_task or iteration >= 0 or not wrapped:
+                yield Slice(row, None, start - zero, time - zero)
+        before = time

@@ -1,15 +1,20 @@
-"""``kernel.profile``: the same answer, exact counts, and totals that add up."""
+"""``kernel.profile``: the same answer, exact counts, totals that add up, slices that lie in each other."""
 
+from __future__ import annotations
+
+import json
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 import qgraph
+from qgraph.ir.profile_places import CAPACITY
+from qgraph.profiling.profile import Profile
 
 
-@qgraph.kernel
-def halving(x, tol):
+def halving(x: Any, tol: float) -> int:
     it = 0
     delta = tol + 1.0
     while delta > tol:
@@ -23,42 +28,144 @@ def halving(x, tol):
     return it
 
 
-def test_counts_are_exact_and_parts_add_up():
-    x, expected = np.ones(8), np.ones(8)
-    iterations = halving.reference(expected, 0.1)
+def nested(x: Any, n: int, flag: Any) -> tuple[float, Any]:
+    for step in qgraph.serial(range(n)):
+        for _ in qgraph.serial(range(2)):
+            for i in range(x.shape[0]):
+                x[i] += step
+        if flag[0] > step:
+            for i in range(x.shape[0]):
+                x[i] *= 2
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i]
+    return total, x
+
+
+def profiled(rig: Any, function: Any, *args: Any, **options: Any) -> tuple[Profile, float]:
+    """The profile of a call, and the nanoseconds that it took; its results are those of plain Python."""
+    kernel = rig.kernel(function, **options)
+    plain = [each.copy() if isinstance(each, np.ndarray) else each for each in args]
+    given = [rig.device(each) if isinstance(each, np.ndarray) else each for each in args]
+    wanted = kernel.reference(*plain)
     began = time.perf_counter_ns()
-    profile = halving.profile(x, 0.1)
+    profile = kernel.profile(*given)
     wall = time.perf_counter_ns() - began
-    assert profile.result == iterations == 4
-    np.testing.assert_array_equal(x, expected)
+    for mine, theirs in zip(given, plain, strict=True):
+        np.testing.assert_array_equal(qgraph.to_numpy(mine), theirs)
+    np.testing.assert_equal(_on_host(profile.result), wanted)
+    return profile, wall
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_on_host, value))
+    return qgraph.to_numpy(value) if hasattr(value, "shape") else value
+
+
+def lie_in_each_other(profile: Profile) -> None:
+    """Slices of statements at one level follow each other; iterations, and what is in them, lie inside of their loop."""
+    for each in profile.slices:
+        assert each.start <= each.stop
+    parents: dict[int, int] = {}
+    path: list[int] = []
+    for number, row in enumerate(profile.rows):
+        path = [*path[: row.depth], number]
+        if row.depth:
+            parents[number] = path[-2]
+    for number, parent in parents.items():
+        around = [each for each in profile.slices if each.row == parent]
+        for each in profile.slices:
+            if each.row == number and each.iteration is None:
+                assert any(other.start <= each.start and each.stop <= other.stop for other in around)
+    top = sorted(
+        (each for each in profile.slices if profile.rows[each.row].depth == 0 and each.iteration is None),
+        key=lambda each: each.stop,
+    )
+    assert all(one.stop <= next_.start for one, next_ in zip(top, top[1:], strict=False))
+    assert sum(each.stop - each.start for each in top) == profile.total
+
+
+@pytest.mark.parametrize("options", [{}, {"fuse": True}])
+def test_counts_are_exact_and_parts_add_up(rig: Any, options: dict[str, bool]) -> None:
+    profile, wall = profiled(rig, halving, np.ones(8), 0.1, **options)
+    assert profile.result == 4
     (loop,) = [row for row in profile.rows if row.kind == "loop"]
-    assert loop.count == iterations
+    assert loop.count == 4
     inside = [row for row in profile.rows if row.depth == 1]
     assert len(inside) >= 2
-    assert {row.count for row in inside} == {iterations}
-    assert 0 < sum(row.total for row in inside) <= loop.total <= profile.total <= wall
-    assert "while delta > tol:" in str(profile)
-    assert profile.to_dict()["rows"][profile.rows.index(loop)]["count"] == iterations
+    assert {row.count for row in inside} == {4}
+    assert 0 < sum(row.total for row in inside) <= loop.total <= profile.total
+    if rig.backend != "cuda":
+        assert profile.total <= wall
+    lie_in_each_other(profile)
+    assert [each.iteration for each in profile.slices if profile.rows[each.row] is loop] == [0, 1, 2, 3, None]
+
+
+def test_loops_in_loops_and_branches(rig: Any) -> None:
+    profile, _ = profiled(rig, nested, np.arange(5.0), 3, np.array([2]))
+    assert [row.count for row in profile.rows if row.kind == "loop"] == [3, 6]
+    (branch,) = [number for number, row in enumerate(profile.rows) if row.kind == "branch"]
+    assert (profile.rows[branch].count, profile.rows[branch + 1].count) == (3, 2)
+    lie_in_each_other(profile)
+
+
+def test_what_it_looks_like(rig: Any, tmp_path: Any) -> None:
+    profile, _ = profiled(rig, nested, np.arange(5.0), 3, np.array([2]))
+    text = str(profile).splitlines()
+    first, last = profile.source[1:]
+    assert len(text) >= 2 + last - first + 1
+    (line,) = [each for each in text if each.endswith("for step in qgraph.serial(range(n)):")]
+    total, count, *_ = line.split()
+    loop = next(row for row in profile.rows if row.kind == "loop")
+    assert (float(total), int(count)) == (pytest.approx(loop.total / 1e3, abs=0.06), 3)
+    assert profile.to_dict()["rows"][profile.rows.index(loop)]["count"] == 3
+    trace = json.loads(profile.to_perfetto(tmp_path / "trace.json"))
+    assert trace == json.loads((tmp_path / "trace.json").read_text())
+    events = [each for each in trace["traceEvents"] if each["ph"] == "X"]
+    assert len(events) == len(profile.slices)
+    assert {"iteration 0", "iteration 1", "iteration 2"} <= {each["name"] for each in events}
+
+
+def test_a_timeline(rig: Any) -> None:
+    pytest.importorskip("matplotlib")
+    profile, _ = profiled(rig, nested, np.arange(5.0), 3, np.array([2]))
+    (axes,) = profile.plot().axes
+    assert len(axes.collections) == len(profile.rows)
 
 
 @pytest.mark.parametrize("n", [0, 3])
-def test_a_kernel_that_returns_nothing(n):
-    @qgraph.kernel
-    def twice(x):
+def test_a_kernel_that_returns_nothing(rig: Any, n: int) -> None:
+    def twice(x: Any) -> None:
         for i in range(x.shape[0]):
             x[i] = 2.0 * x[i]
 
-    x = np.ones(n)
-    before = str(twice.plan(x))
-    profile = twice.profile(x)
+    profile, _ = profiled(rig, twice, np.ones(n))
     assert profile.result is None
-    np.testing.assert_array_equal(x, np.full(n, 2.0))
     assert [row.count for row in profile.rows if row.kind == "task"] == [1]
-    assert str(twice.plan(x)) == before
 
 
-def test_kernels_of_the_gpu_read_its_global_timer():
-    halving.profile(np.ones(8), 0.1)
-    profiled = "".join(halving._profiled.ptx(np.ones(8), 0.1).values())
-    assert "%globaltimer" in profiled
-    assert "%globaltimer" not in "".join(halving.ptx(np.ones(8), 0.1).values())
+@pytest.mark.needs("compiler")
+def test_the_last_stamps_are_kept(rig: Any) -> None:
+    def many(x: Any, n: int) -> None:
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                x[i] += 1
+
+    n = CAPACITY
+    profile, _ = profiled(rig, many, np.ones(1), n)
+    loop = next(row for row in profile.rows if row.kind == "loop")
+    assert loop.count == n
+    iterations = [each for each in profile.slices if each.iteration is not None]
+    assert CAPACITY // 2 - 2 <= len(iterations) <= CAPACITY // 2
+    assert sum(each.stop - each.start for each in iterations) <= profile.total
+
+
+@pytest.mark.needs("compiler")
+def test_kernels_of_the_gpu_read_its_global_timer() -> None:
+    kernel = qgraph.kernel(backend="cuda")(halving)
+    plain = "".join(kernel.ptx(np.ones(8), 0.1).values())
+    kernel._profiles = True
+    kernel.clear_cache()
+    assert "%globaltimer" in "".join(kernel.ptx(np.ones(8), 0.1).values())
+    assert "%globaltimer" not in plain
