@@ -74,7 +74,7 @@ def measure(quick: bool) -> Answer:
 
 def _on_cpu(quick: bool) -> Answer:
     """Both versions taking turns; each starts from the same arrays."""
-    answer = Answer("overlapped_tiles", "CPU: sweeps in tiles, us a sweep", ("program", "dtype", "n", *VERSIONS, "ratio"))
+    answer = Answer("overlapped_tiles_cpu", "CPU: sweeps in tiles, us a sweep", ("program", "dtype", "n", *VERSIONS, "ratio"))
     for program, (function, count) in PROGRAMS.items():
         for dtype in (np.float32, np.float64):
             # Both are fused; the plain one is what runs where arrays are small.
@@ -93,7 +93,7 @@ def _on_cpu(quick: bool) -> Answer:
 
 def _on_gpu(quick: bool) -> Answer:
     columns = ("program", "dtype", "n", *GPU_COLUMNS)
-    answer = Answer("overlapped_tiles_cuda", "CUDA: several sweeps a pass over memory, us a sweep", columns)
+    answer = Answer("overlapped_tiles", "CUDA: several sweeps a pass over memory, us a sweep", columns)
     if not raw_tiles.unchanged():
         raise AssertionError("the program in C is not the one that results are compared with")
     for n in GPU_SIZES[:1] if quick else GPU_SIZES:
@@ -170,7 +170,7 @@ def _times(kernels: dict[str, Any], arrays: list[np.ndarray], rounds: int) -> tu
 
 def draw(record: dict[str, Any], file: Path) -> None:
     """How many times as fast tiles are, over the size; on the GPU the effective bandwidth."""
-    if record["question"] == "overlapped_tiles_cuda":
+    if record["question"] == "overlapped_tiles":
         _draw_bandwidth(record, file)
         return
     figure, axes = plots.figure("CPU: sweeps in tiles, times as fast as one sweep a pass", record)
