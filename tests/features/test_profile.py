@@ -64,9 +64,13 @@ def _on_host(value: Any) -> Any:
 
 
 def lie_in_each_other(profile: Profile) -> None:
-    """Slices of statements at one level follow each other; iterations, and what is in them, lie inside of their loop."""
+    """Slices of statements at one level follow each other, iterations one another; what is in a loop lies inside of it."""
     for each in profile.slices:
         assert each.start <= each.stop
+    for number in range(len(profile.rows)):
+        mine = [each for each in profile.slices if each.row == number and each.iteration is not None]
+        for one, following in zip(mine, mine[1:], strict=False):
+            assert following.iteration == 0 or following.start == one.stop
     parents: dict[int, int] = {}
     path: list[int] = []
     for number, row in enumerate(profile.rows):
