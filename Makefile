@@ -51,13 +51,15 @@ demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
 
 # What takes long and rarely fails alone: lengths of code, forks, random programs and nests, whole benchmarks, every number type,
-# options that are off by default, planted faults, whole programs of NumPy and its words, and parameters of other tests that are marked as thorough.
+# options that are off by default, planted faults, words and programs of whole arrays, and parameters of other tests that are
+# marked as thorough.
 THOROUGH := $(addprefix tests/,lowering/test_long_code.py features/test_long_code.py runtime/test_forks.py test_benchmarks.py \
 	dependence/test_brute.py lowering/test_specialisations.py properties manifest runtime/executors/test_unrolled.py \
 	runtime/executors/test_host_loop.py examples lowering/test_missing_toolkit.py features/test_number_types.py \
 	features/test_compiled_in.py features/test_lanes.py features/test_either.py features/test_array_selections.py \
 	features/test_array_programs.py features/test_array_words.py features/test_axes.py features/test_binning.py \
-	features/test_numpy_programs.py agreement check/test_planted_faults.py test_faults.py features/test_matrices_in_loops.py features/test_one_block.py \
+	features/test_numpy_programs.py agreement check/test_planted_faults.py test_faults.py \
+	features/test_matrices_in_loops.py features/test_one_block.py \
 	features/test_fusion.py features/test_bounds.py features/test_unique.py features/test_library_calls.py \
 	lowering/codegen/test_consumer_model.py lowering/codegen/test_single_block_codegen.py runtime/test_interrupts.py)
 # Of those, what random search, sheer length and every combination of kinds find, once a week.
