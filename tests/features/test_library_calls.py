@@ -669,3 +669,20 @@ def test_no_function(rig):
     for function, arguments in ((nothing, (x,)), (number, (x, 3)), (in_a_loop, (x,)), (without_an_effect, (x,))):
         with pytest.raises(qgraph.KernelSyntaxError):
             rig.kernel(function)(*arguments)
+
+
+def multiplied(a, b, c):
+    c[:] = a @ b
+
+
+@pytest.mark.parametrize(("dtype", "computed"), [("int32", "kernel"), ("float32", "library")])
+def test_who_multiplies_matrices(dtype, computed):
+    """PyTorch has no products of integers on a GPU: they are a loop of the kernel's."""
+    a = np.ones((2, 2), dtype)
+    assert qgraph.kernel(backend="cuda")(multiplied).plan(a, a, a).nodes[0].kind == computed
+
+
+def test_integer_matrices_that_do_not_fit(rig):
+    with pytest.raises(qgraph.ArgumentError, match=r"`b\[:, j\]` and `a\[i, :\]` have different lengths"):
+        rig.kernel(multiplied)(*(rig.device(np.ones(shape, np.int64)) for shape in ((3, 4), (5, 2), (3, 2))))
+        qgraph.synchronize()

@@ -251,7 +251,7 @@ class _Reduction(_Rows):
 
     def _sum(self, element: ast.expr, kind: str, dtype: np.dtype[np.generic] | None) -> list[ast.stmt]:
         product = kind == "prod"
-        # Products of rows are as fast, and as exact, as those of BLAS.
+        # Products and norms are added up in their own type, as BLAS and NumPy do.
         added = None if (kind in PRODUCTS or kind == "norm") and dtype != np.float16 else wider(kind, dtype)
 
         def wide(value: ast.expr) -> ast.expr:
