@@ -29,6 +29,7 @@ def test_host_arrays_are_waited_for():
     assert done.stdout.splitlines() == ["do-while", "one block", "serial", "inner loop"]
 
 
+@pytest.mark.unsanitized(reason="measures time")
 def test_the_watchdog_names_the_loop(monkeypatch):
     """A loop of a second or more, which ends by itself."""
     monkeypatch.setenv("QGRAPH_WATCHDOG", "0.01")

@@ -200,6 +200,7 @@ def test_what_it_works_on_lives_as_long(torch):
     assert all((each == -1.0).all() for each in others)
 
 
+@pytest.mark.unsanitized(reason="counts memory, and the tool frees late")
 def test_memory_comes_back(torch):
     def once():
         a, out = torch.rand(1 << 22, device="cuda"), torch.zeros(1 << 22, device="cuda")
@@ -642,6 +643,7 @@ def square_gradient(x, gradient, out):
         out[i] = 2 * x[i] * gradient[i]
 
 
+@pytest.mark.unsanitized(reason="the tool touches the legacy stream while PyTorch captures")
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 def test_graphed_callables(torch):
     class Square(torch.autograd.Function):

@@ -66,6 +66,7 @@ def test_each_library_has_its_own(library: str) -> None:
     assert len({array.__cuda_array_interface__["data"][0] for array in kept}) == len(kept)
 
 
+@pytest.mark.filterwarnings("ignore::qgraph.PerformanceWarning")
 def test_tensors_of_the_host() -> None:
     torch = pytest.importorskip("torch")
     y = scaled(torch.arange(4.0), 3)

@@ -26,9 +26,9 @@ from qgraph.frontend.names.bindings import (
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, has_calls, in_order
+from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, evaluated_before, has_calls, in_order
 from qgraph.frontend.statements.node_statements import node_statement
-from qgraph.frontend.statements.region import Region, callee, callee_needs_region
+from qgraph.frontend.statements.region import Region, callee, calls_func
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.trees import at_place, load, stored
@@ -44,7 +44,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         assign_selections(region, scope, node)
         return
     target = node.targets[0]
-    if len(node.targets) == 1 and isinstance(target, ast.Subscript) and _calls_func(region, scope, target.slice):
+    if len(node.targets) == 1 and isinstance(target, ast.Subscript) and calls_func(region.unit, scope, target.slice):
         # Whether that gives an array of indices is known when it has been called. Python takes the value first.
         value, index = in_order(region, scope, [node.value, target.slice])
         assign(region, scope, ast.copy_location(ast.Assign([_at(target, index)], value), node))
@@ -64,11 +64,6 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         _to_elements(region, scope, node)
         return
     _to_names(region, scope, node)
-
-
-def _calls_func(region: Region, scope: Scope, index: ast.expr) -> bool:
-    calls = (child for child in ast.walk(index) if isinstance(child, ast.Call))
-    return any(callee_needs_region(region.unit, scope, call) for call in calls)
 
 
 def _at(target: ast.Subscript, index: ast.expr) -> ast.Subscript:
@@ -150,9 +145,10 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
-    if isinstance(node.target, ast.Subscript) and _calls_func(region, scope, node.target.slice):
-        index, value = in_order(region, scope, [node.target.slice, node.value])
-        node = ast.copy_location(ast.AugAssign(_at(node.target, index), node.op, value), node)
+    if isinstance(node.target, ast.Subscript):
+        # Python computes the index, reads what is there, and then takes the value, which may change both.
+        index = evaluated_before(region, scope, node.target.slice, [node.value])
+        node = ast.copy_location(ast.AugAssign(_at(node.target, index), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript) and is_selection(scope, node.target):
         assign_selection(region, scope, node, node.target, node.value)
         return

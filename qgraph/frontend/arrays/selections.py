@@ -28,7 +28,7 @@ from qgraph.frontend.names.bindings import Extent, LeafRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import call_func, evaluated, evaluated_array
-from qgraph.frontend.statements.region import Region, task_statements
+from qgraph.frontend.statements.region import Region, calls_func, task_statements
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.trees import at_place, load
@@ -349,6 +349,9 @@ def assign_selection(
     """``x[k] = value`` and ``x[m] op= value``. Of an index that occurs twice the last value stays, as in NumPy."""
     updates = isinstance(node, ast.AugAssign)
     whole = unmasked(scope, value, target) if only_mask(scope, target) is not None else None
+    if updates and whole is not None and calls_func(region.unit, scope, whole):
+        # What a func changes of the elements is lost: they are read before.
+        whole = None
     if not updates:
         # Python takes the value first.
         value = evaluated_array(region, scope, value if whole is None else whole)

@@ -19,7 +19,7 @@ from qgraph.frontend.names.foreign_calls import refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.region import Region, callee, callee_needs_region, is_parallel_loop, made_array
+from qgraph.frontend.statements.region import Region, callee, calls_func, is_inlined, is_parallel_loop, made_array
 from qgraph.frontend.statements.returns import (
     falls_through,
     fields_of,
@@ -227,6 +227,11 @@ def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr]) -> list[as
     return _Calls(region, scope).in_order(copied([*nodes]))
 
 
+def evaluated_before(region: Region, scope: Scope, node: ast.expr, rest: Sequence[ast.expr]) -> ast.expr:
+    """``node`` evaluated before ``rest``: what calls in that may change of it is held."""
+    return _Calls(region, scope).before(copied(node), rest)
+
+
 def has_calls(region: Region, scope: Scope, node: ast.AST) -> bool:
     """Whether something in ``node`` has to be computed before it: a call, or a reduction of arrays."""
     return any(_is_made(region, scope, child) for child in ast.walk(node))
@@ -242,7 +247,7 @@ def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
         return _is_computed(scope, view.array)
     if not isinstance(node, ast.Call):
         return False
-    return callee_needs_region(region.unit, scope, node) or returns_structure(region.unit, scope, node)
+    return is_inlined(region.unit, scope, node) or returns_structure(region.unit, scope, node)
 
 
 def _is_computed(scope: Scope, node: ast.expr) -> bool:
@@ -414,26 +419,32 @@ class _Calls(ast.NodeTransformer):
 
         ``named``: each gets a name of its own later, as the parts of a tuple do.
         """
-        result: list[ast.expr] = []
-        for position, node in enumerate(nodes):
-            value = evaluated(self._region, self._scope, node) if named else self.visit(node)
-            rest = nodes[position + 1 :]
-            if any(has_calls(self._region, self._scope, later) for later in rest) and not self._is_part(value, rest):
-                value = held(self._region, self._scope, value)
-            result.append(value)
-        return result
+        return [self.before(node, nodes[position + 1 :], named=named) for position, node in enumerate(nodes)]
 
-    def _is_part(self, node: ast.expr, rest: list[ast.expr]) -> bool:
+    def before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
+        """One of ``in_order``, with what comes behind it."""
+        value = evaluated(self._region, self._scope, node) if named else self.visit(node)
+        if any(has_calls(self._region, self._scope, later) for later in rest) and not self._is_part(value, rest):
+            return held(self._region, self._scope, value)
+        return value
+
+    def _is_part(self, node: ast.expr, rest: Sequence[ast.expr]) -> bool:
         """Whether ``node`` is a part of an array, or an array that no call in ``rest`` can change."""
         if rank(self._scope, node) == 0:
             return False
-        calls = (child for later in rest for child in ast.walk(later) if isinstance(child, ast.Call))
-        changes = any(callee_needs_region(self._region.unit, self._scope, call) for call in calls)
-        return not changes or is_place(self._scope, node)
+        return not calls_func(self._region.unit, self._scope, *rest) or is_place(self._scope, node)
 
 
 def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node``, or where it reads array elements, the name of a scalar, or of a new array, that keeps its value of now."""
+    """``node``, or where it reads array elements, the name of a scalar, or of a new array, that keeps its value of now.
+
+    An index of several axes, or a slice, keeps its parts.
+    """
+    if isinstance(node, ast.Tuple):
+        return ast.copy_location(ast.Tuple([held(region, scope, part) for part in node.elts], node.ctx), node)
+    if isinstance(node, ast.Slice):
+        parts = (None if part is None else held(region, scope, part) for part in (node.lower, node.upper, node.step))
+        return ast.copy_location(ast.Slice(*parts), node)
     if rank(scope, node) == 0 and not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
         return node
     name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"

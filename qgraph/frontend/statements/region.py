@@ -33,6 +33,7 @@ from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import Statement, Task, TaskStatement
 from qgraph.language import Func
 from qgraph.nodes.registry import statement_of_word
+from qgraph.operations.table import is_one_of
 from qgraph.source import Span, as_written
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
@@ -213,6 +214,37 @@ def callee_needs_region(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> b
     result = needs_region(unit, inner, source.tree.body)
     unit.calling.pop()
     return result
+
+
+def is_inlined(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
+    """Whether the statements of a func that is called become the kernel's: it has kernel-level loops, or stores elements."""
+    return callee_needs_region(unit, scope, node) or _stores(scope, node, ())
+
+
+def calls_func(unit: ProgramBuilder, scope: Scope, *nodes: ast.expr) -> bool:
+    """Whether one of ``nodes`` has a call in it that is inlined, and may change arrays."""
+    calls = (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Call))
+    return any(is_inlined(unit, scope, call) for call in calls)
+
+
+def _stores(scope: Scope, node: ast.Call, calling: tuple[Func, ...]) -> bool:
+    """Whether a func that is called, or one that it calls, stores elements."""
+    found = callee(scope, node)
+    if found is None or found[0] in calling:
+        return False
+    source = found[0].source
+    inner = scope.of(source, {})
+    for child in ast.walk(source.tree):
+        if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store):
+            return True
+        if isinstance(child, ast.Call) and (_is_atomic(inner, child) or _stores(inner, child, (*calling, found[0]))):
+            return True
+    return False
+
+
+def _is_atomic(scope: Scope, node: ast.Call) -> bool:
+    bound = quietly_static(scope, node.func)
+    return isinstance(bound, Value) and is_one_of(bound.value, language.ATOMICS)
 
 
 def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:

@@ -11,9 +11,15 @@ from typing import Any
 from llvmlite import ir
 from numba.core import codegen
 
+from qgraph.compat import numba
+
 
 class Library(codegen.JITCodeLibrary):
-    """Numba's library that takes modules without such stores."""
+    """Numba's library that takes modules without such stores, and makes no pass managers for declarations."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        numba.optimize_definitions_alone(self)
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Numba's hook."""

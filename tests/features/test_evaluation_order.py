@@ -1,0 +1,132 @@
+"""Funcs that change arrays, called in indices and operands: what Python has computed before a call is not changed by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+@qgraph.func
+def doubles(y):
+    """In a loop, which becomes one of the kernel's."""
+    for i in range(1):
+        y[i, 0] *= 2
+    return y[0, 0] % 3
+
+
+@qgraph.func
+def grows(y):
+    for i in range(2):
+        y[i, 0] += 1
+    return 7
+
+
+@qgraph.func
+def stores(y):
+    y[0, 0] += 1
+    y[1, 0] += 1
+    return 7
+
+
+@qgraph.func
+def adds(y):
+    qgraph.atomic_add(y, (0, 0), 1)
+    return stores(y)
+
+
+@qgraph.func
+def at(v, i, j):
+    return v[i, j]
+
+
+@qgraph.func
+def four(x):
+    if 1 != 3:
+        return 4
+    return 7
+
+
+def element(x, y):
+    y[y[0, 0] % 2, y[1, 0] % 2] *= grows(y)
+
+
+def element_by_a_call(x, y):
+    y[doubles(y), grows(y) % 3] += x[doubles(y), 1] + grows(y)
+
+
+def element_by_two_indices(x, y):
+    y[at(y, 0, 0) % y.shape[0], 0] += at(x, four(x) % y.shape[0], 1)
+
+
+def row(x, y):
+    y[y[0, 0] % 2] += grows(y)
+
+
+def part(x, y):
+    y[y[0, 0] % 2 :, 0] += grows(y)
+
+
+def part_by_a_call(x, y):
+    y[doubles(y) : 3, 1] += doubles(y) + grows(y)
+
+
+def part_by_a_func_that_stores(x, y):
+    y[y[0, 0] % 2 :, 0] = stores(y)
+
+
+def masked(x, y):
+    y[y > 3] += grows(y)
+
+
+def masked_by_a_func_that_stores(x, y):
+    y[y > 3] += stores(y)
+
+
+def by_indices(x, y):
+    y[y[0] % 3, 0] += adds(y)
+
+
+def operand(x, y):
+    x[:] = y + stores(y)
+
+
+def operand_behind_a_computed_one(x, y):
+    x[:] = y * 2 + stores(y)
+
+
+def operand_in_a_sum(x, y):
+    x[0, 0] = np.sum(y * 2 + adds(y)) + stores(y)
+
+
+def new_array(x, y):
+    t = y * y + adds(y)
+    x[:] = t
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        element,
+        element_by_a_call,
+        element_by_two_indices,
+        row,
+        part,
+        part_by_a_call,
+        part_by_a_func_that_stores,
+        masked,
+        masked_by_a_func_that_stores,
+        by_indices,
+        operand,
+        operand_behind_a_computed_one,
+        operand_in_a_sum,
+        new_array,
+    ],
+)
+def test_calls_change_nothing_that_was_computed_before(check, function):
+    def make_args():
+        x = np.arange(9).reshape(3, 3)
+        return x, 3 * x
+
+    check(function, make_args)
