@@ -37,7 +37,7 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
-from qgraph.lowering.codegen.thread_mapping import by_rows, can_jam, in_tiles, jammed, row_iteration, several_iterations
+from qgraph.lowering.codegen.thread_mapping import by_rows, can_jam, in_tiles, jammed, one_block_each, row_iteration, several_iterations
 from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
 from qgraph.lowering.graph.tiling import turns
@@ -167,15 +167,17 @@ class Kernels:
         dtypes = self._dtypes
         several = bool(task.axes) and not task.on_device and _is_light(task)
         bins = bins_of(self._program, task)
-        plane: Literal["", "rows", "tiles"] = ""
-        if task.reductions and _over_rows(task):
+        plane: Literal["", "rows", "tiles", "blocks"] = ""
+        if task.block is not None:
+            plane, several = "blocks", False
+        elif task.reductions and _over_rows(task):
             plane = "rows"
         elif len(task.axes) > 1 and not (task.on_device or task.reductions or bins):
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
         jam = plane == "rows" and can_jam(task)
-        shared = None if node.first or node.then else shared_loop(self._program, task)
+        shared = None if node.first or node.then or task.block is not None else shared_loop(self._program, task)
         # Only from here on: both kernels of a node must have the same launch shape.
         selections = task.selections if arrays else ()
         task = self._stores_last(node, replace(task, selections=()) if arrays else task, bins)
@@ -204,6 +206,8 @@ class Kernels:
             body = [*prologue(task, dtypes), *_counted(task), *stride, *loop]
         elif plane == "tiles":
             body = in_tiles(task, dtypes)
+        elif plane == "blocks":
+            body = one_block_each(task, dtypes)
         elif plane:
             body = jammed(task, dtypes) if jam else by_rows(task, dtypes, several=several)
         elif shared is not None:
@@ -272,7 +276,7 @@ class Kernels:
 
     def _stores_last(self, node: Node, task: Task, bins: Sequence[Bins] = ()) -> Task:
         """One of the loops of a kernel with its loads before its stores; one that fills bins, or is none, as it is."""
-        if not task.axes or bins:
+        if not task.axes or bins or task.block is not None:
             return task
         return with_stores_last(self._program, task, frozenset().union(*(each.effects.writes for each in node.tasks)))
 

@@ -92,6 +92,11 @@ class Stencils:
             needs = _before(step, needs)
         return tuple(max((max(need[axis]) for need in needs.values()), default=0) for axis in range(AXES))
 
+    def halo(self, sweeps: int) -> tuple[int, ...]:
+        """How far beyond what a tile owns it must go along each axis for so many iterations."""
+        beyond = (max(max(stage.beyond[axis]) for stage in self.stages) for axis in range(AXES))
+        return tuple((sweeps - 1) * most + max(most, more) for most, more in zip(self.reach, beyond, strict=True))
+
     @property
     def period(self) -> int:
         """After how many iterations each name stands for the array that it stood for before."""

@@ -268,6 +268,6 @@ def _launch_nodes(nodes: tuple[KernelNode | GraphNode, ...], stream: int) -> Non
             continue
         parameters = kernel.launch.kernelParams
         blocks, threads, down, threads_down, times = kernel.shape
-        code = launch(kernel.function, blocks, down, times, threads, threads_down, 1, 0, stream, parameters, 0)[0]
+        code = launch(kernel.function, blocks, down, times, threads, threads_down, 1, kernel.code.shared, stream, parameters, 0)[0]
         if code != 0:
             raise failure(code, "cuLaunchKernel")
