@@ -109,7 +109,8 @@ class OneBlock:
     """Whether the whole kernel may run as one block of threads, with barriers between its tasks.
 
     ``loops``: of each parallel loop its line, the host values whose product is its extent, and the most iterations that one
-    block shall do: a launch with more of them, anywhere, takes the graph; 0 for one that no launch as one block has. ``why_not``: why it never runs so, else empty.
+    block shall do: a launch with more of them, anywhere, takes the graph, also one that has any where those are 0.
+    ``why_not``: why it never runs so, else empty.
     """
 
     loops: tuple[tuple[int, tuple[str, ...], int], ...] = ()

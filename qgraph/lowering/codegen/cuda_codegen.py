@@ -37,7 +37,15 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
-from qgraph.lowering.codegen.thread_mapping import by_rows, can_jam, in_tiles, jammed, one_block_each, row_iteration, several_iterations
+from qgraph.lowering.codegen.thread_mapping import (
+    by_rows,
+    can_jam,
+    in_tiles,
+    jammed,
+    one_block_each,
+    row_iteration,
+    several_iterations,
+)
 from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
 from qgraph.lowering.graph.tiling import turns
@@ -142,7 +150,10 @@ class Kernels:
                     node, variables = stepping(node, counter)
                     head = [*head, *variables]
             node = _with_decision(node, lambda task: emit_guard_store(task, unrolling))
-        code, function = self._beside(node, head) if node.beside else self._code(node, head, arrays, around)
+        if task.block is not None:
+            code, function = self._blocks(node, head)
+        else:
+            code, function = self._beside(node, head) if node.beside else self._code(node, head, arrays, around)
         return replace(code, task=task), function
 
     def _counter(self, unrolling: Unrolling) -> Counter:
@@ -167,17 +178,15 @@ class Kernels:
         dtypes = self._dtypes
         several = bool(task.axes) and not task.on_device and _is_light(task)
         bins = bins_of(self._program, task)
-        plane: Literal["", "rows", "tiles", "blocks"] = ""
-        if task.block is not None:
-            plane, several = "blocks", False
-        elif task.reductions and _over_rows(task):
+        plane: Literal["", "rows", "tiles"] = ""
+        if task.reductions and _over_rows(task):
             plane = "rows"
         elif len(task.axes) > 1 and not (task.on_device or task.reductions or bins):
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
         jam = plane == "rows" and can_jam(task)
-        shared = None if node.first or node.then or task.block is not None else shared_loop(self._program, task)
+        shared = None if node.first or node.then else shared_loop(self._program, task)
         # Only from here on: both kernels of a node must have the same launch shape.
         selections = task.selections if arrays else ()
         task = self._stores_last(node, replace(task, selections=()) if arrays else task, bins)
@@ -206,8 +215,6 @@ class Kernels:
             body = [*prologue(task, dtypes), *_counted(task), *stride, *loop]
         elif plane == "tiles":
             body = in_tiles(task, dtypes)
-        elif plane == "blocks":
-            body = one_block_each(task, dtypes)
         elif plane:
             body = jammed(task, dtypes) if jam else by_rows(task, dtypes, several=several)
         elif shared is not None:
@@ -237,6 +244,15 @@ class Kernels:
         named = [Parameter("leaf", name, types[leaves[0]]) for name, leaves in arrays]
         parameters = (*parameters_of(self._program, body), *named, EARLY)
         return kernel_code(self._program, task, task.name, parameters, body, names, node.tasks)
+
+    def _blocks(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
+        """The kernel of a loop of which a block of threads does each iteration."""
+        task = node.task
+        assert task is not None
+        names = {**task_names(task, self._dtypes), **self._globals}
+        code, function = self._finished(node, [*head, *one_block_each(task, self._dtypes)], names)
+        changing = _changing(self._program, code.parameters, task.selections)
+        return replace(code, counts=(count_names(task),), plane="blocks", constant=code.constant - changing), function
 
     def _beside(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
         """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""
@@ -276,7 +292,7 @@ class Kernels:
 
     def _stores_last(self, node: Node, task: Task, bins: Sequence[Bins] = ()) -> Task:
         """One of the loops of a kernel with its loads before its stores; one that fills bins, or is none, as it is."""
-        if not task.axes or bins or task.block is not None:
+        if not task.axes or bins:
             return task
         return with_stores_last(self._program, task, frozenset().union(*(each.effects.writes for each in node.tasks)))
 

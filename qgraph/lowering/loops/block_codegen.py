@@ -17,7 +17,17 @@ from qgraph.lowering.codegen.cooperative_rows import stored_in
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, shared_arrays, walk
 from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
 from qgraph.lowering.loops.stencils import AXES, Access, NotTiled, Stage
-from qgraph.lowering.loops.tile_codegen import InTile, TileCode, element_type, fixed, in_tile, keys_of, origins, region, sweep_name
+from qgraph.lowering.loops.tile_codegen import (
+    InTile,
+    TileCode,
+    element_type,
+    fixed,
+    in_tile,
+    keys_of,
+    origins,
+    region,
+    sweep_name,
+)
 from qgraph.source import copied
 
 # The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
@@ -42,7 +52,8 @@ class BlockCode(TileCode):
     @property
     def shared(self) -> int:
         """Bytes of shared memory that a launch must ask for."""
-        used = shared_bytes([np.dtype(self.arrays[leaf].dtype).itemsize for leaf, *_ in self.stencils.leaves.values()], self.extents)
+        sizes = [np.dtype(self.arrays[leaf].dtype).itemsize for leaf, *_ in self.stencils.leaves.values()]
+        used = shared_bytes(sizes, self.extents)
         return used if used > STATIC_SHARED else 0
 
     def names(self) -> dict[str, object]:
@@ -62,12 +73,12 @@ class BlockCode(TileCode):
         lines += ["_cuda.syncthreads()", f"_left = {self.sweeps}", "while _left > 0:"]
         stands = {key: key for key in self.stencils.leaves}
         for _ in range(self.stencils.period):
-            lines += indented(self._iteration(stands))
+            lines += indented(self._turn(stands))
         for key in self.stencils.leaves:
             lines += self._store(self.ends(key)[1], in_tile(key))
         return [*shared_arrays(self.stencils.stages[0].task.span, memory), *generated(*lines)]
 
-    def _iteration(self, stands: dict[str, str]) -> list[str]:
+    def _turn(self, stands: dict[str, str]) -> list[str]:
         """One iteration of the loop. ``stands``: which tile each name stands for, before and after."""
         lines = ["_left -= 1", *(f"_more{axis} = _left * {most}" for axis, most in enumerate(self.stencils.reach))]
         stages = itertools.count()
@@ -80,7 +91,7 @@ class BlockCode(TileCode):
 
     def _load(self, array: str, tile: str) -> list[str]:
         """All elements of a tile that there are; for others one at the edge of the array, and nobody looks at it."""
-        rows, columns = self.extents
+        columns = self.extents[1]
         return [
             "_k1 = _lane",
             f"while _k1 < {columns}:",
@@ -228,21 +239,28 @@ class _InBlock:
         """Whether loads of several iterations may come before the stores of all: no iteration looks at what it stored."""
         body = self._stage.task.body
         nodes = list(operations(body, self._stage.task.names))
-        if len(nodes) > _TOGETHER or has_loops(nodes) or not all(isinstance(each, ast.Assign | ast.AugAssign) for each in body):
+        if (
+            len(nodes) > _TOGETHER
+            or has_loops(nodes)
+            or any(isinstance(each, ast.comprehension | ast.Lambda) for each in nodes)
+        ):
             return False
         written: set[str] = set()
         for statement in body:
-            names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            if written & {self._stage.arrays[name] for name in names & self._stage.arrays.keys()}:
+            match statement:
+                case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+                    pass
+                case _:
+                    return False
+            stores = [each for each in ast.walk(target) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
+            if written & self._touched(statement) or stores not in ([], [target]):
                 return False
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            for target in targets:
-                if isinstance(target, ast.Subscript):
-                    if len(targets) > 1:
-                        return False
-                    assert isinstance(target.value, ast.Name)
-                    written.add(self._stage.arrays[target.value.id])
-        return not any(isinstance(node, ast.comprehension | ast.Lambda) for node in walk(body))
+            written |= self._touched(target)
+        return True
+
+    def _touched(self, node: ast.AST) -> set[str]:
+        arrays = self._stage.arrays
+        return {arrays[each.id] for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in arrays}
 
     def jammed(self, rows: int) -> tuple[Statements, Statements]:
         """What ``rows`` iterations compute, and then their stores."""
@@ -280,5 +298,3 @@ def _stores_apart(statements: Sequence[ast.stmt], name: str) -> tuple[list[ast.s
         stored = ast.copy_location(ast.Name(own, ast.Load()), target)
         stores.append(ast.copy_location(ast.Assign([target], stored), statement))
     return before, stores
-
-

@@ -122,8 +122,8 @@ class _Tiler:
         for extents in BLOCK_TILES:
             tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
             if min(tile) > 0 and shared_bytes(sizes, extents) <= self._shared:
-                lines = {"rows": BLOCK_ROWS, "lanes": BLOCK_LANES}
-                return BlockCode(self._program, self._arrays, stencils, sweeps, others, tile, halo, **lines)
+                given = (self._program, self._arrays, stencils, sweeps, others, tile, halo)
+                return BlockCode(*given, rows=BLOCK_ROWS, lanes=BLOCK_LANES)
         raise NotTiled(f"tiles of its {len(sizes)} arrays do not fit into shared memory")
 
     def _host(self, source: str, loop: Loop, text: str) -> str:

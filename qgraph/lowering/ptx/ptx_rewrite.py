@@ -61,7 +61,9 @@ def without_fused_negations(ptx: str) -> str:
     return _NEGATION.sub(r"not.b\g<bits> \g<to>, \g<of>;\n\tadd.s\g<bits> \g<to>, \g<to>, 1;", ptx)
 
 
-_SHARED = re.compile(r"^[ \t]*(?:\.\w+[ \t]+)*\.shared[ \t]+\.align[ \t]+\d+[ \t]+\.b8[ \t]+(?P<name>[\w$]+)\[(?P<size>\d+)\];\n", re.M)
+_SHARED = re.compile(
+    r"^[ \t]*(?:\.\w+[ \t]+)*\.shared[ \t]+\.align[ \t]+\d+[ \t]+\.b8[ \t]+(?P<name>[\w$]+)\[(?P<size>\d+)\];\n", re.M
+)
 
 
 def with_shared_by_launch(ptx: str) -> str:
