@@ -69,25 +69,26 @@ class BlockCode(TileCode):
         lines = ["_lane = _assume_u32(_cuda.threadIdx.x)", "_part = _assume_u32(_cuda.threadIdx.y)"]
         lines += self.places()
         for key in self.stencils.leaves:
-            lines += self._load(self.ends(key)[0], in_tile(key))
+            lines += self.unless_overwritten(key, self._load(self.ends(key)[0], in_tile(key)))
         lines += ["_cuda.syncthreads()", f"_left = {self.sweeps}", "while _left > 0:"]
         stands = {key: key for key in self.stencils.leaves}
         for _ in range(self.stencils.period):
-            lines += indented(self._turn(stands))
+            iteration, stands = self._turn(stands)
+            lines += indented(iteration)
         for key in self.stencils.leaves:
-            lines += self._store(self.ends(key)[1], in_tile(key))
+            lines += self.unless_overwritten(key, self._store(self.ends(key)[1], in_tile(key)))
         return [*shared_arrays(self.stencils.stages[0].task.span, memory), *generated(*lines)]
 
-    def _turn(self, stands: dict[str, str]) -> list[str]:
-        """One iteration of the loop. ``stands``: which tile each name stands for, before and after."""
+    def _turn(self, stands: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        """One iteration of the loop. ``stands``: which tile each name stands for; and the same behind it."""
         lines = ["_left -= 1", *(f"_more{axis} = _left * {most}" for axis, most in enumerate(self.stencils.reach))]
         stages = itertools.count()
         for step in self.stencils.steps:
             if isinstance(step, Stage):
                 lines += [*self._sweep(next(stages), step, stands), "_cuda.syncthreads()"]
             else:
-                stands |= {key: stands[source] for key, source in dict(step.sources).items()}
-        return lines
+                stands = step.after(stands)
+        return lines, stands
 
     def _load(self, array: str, tile: str) -> list[str]:
         """All elements of a tile that there are; for others one at the edge of the array, and nobody looks at it."""

@@ -77,17 +77,36 @@ class TileCode:
             lines.append(f"_from{axis}, _end{axis} = _own{axis} - {halo}, _own{axis} + {tile}")
         return lines
 
+    def unless_overwritten(self, key: str, lines: list[str]) -> list[str]:
+        """``lines``, which move an array in or out, where the first iteration after that does not write all of it there.
+
+        Then nobody looks at what was: an iteration, which writes them first, always follows a pass.
+        """
+        stage = self.stencils.overwritten.get(key)
+        if stage is None:
+            return lines
+        inside = []
+        for axis, place in enumerate(stage.places):
+            assert place.axis is not None
+            each = stage.task.axes[place.axis]
+            start, count = ast.unparse(each.start), ast.unparse(each.count)
+            low, high = region(stage, axis, str((self.sweeps - 1) * self.stencils.reach[axis]))
+            inside.append(f"{start} <= {low} and {high} <= {start} + {count}")
+        return [f"if not ({' and '.join(inside)}):", *indented(lines)]
+
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
         lines = self.places()
         for key in self.stencils.leaves:
             old, _ = self.ends(key)
             lines.append(f"{in_tile(key)} = _heap_array({element_type(key)}, {', '.join(map(str, self.extents))})")
-            lines += _copy(old, f"{in_tile(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo)
+            loaded = _copy(old, f"{in_tile(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo)
+            lines += self.unless_overwritten(key, loaded)
         lines += [f"for _sweep in _range({self.sweeps}):", *indented(self._iteration())]
         for key in self.stencils.leaves:
             _, new = self.ends(key)
-            lines += _copy(new, f"{new}[_i0, _i1] = {in_tile(key)}[_k0, _k1]", "_own", (0,) * AXES)
+            stored = _copy(new, f"{new}[_i0, _i1] = {in_tile(key)}[_k0, _k1]", "_own", (0,) * AXES)
+            lines += self.unless_overwritten(key, stored)
         return generated(*lines)
 
     def _iteration(self) -> list[str]:
@@ -225,10 +244,11 @@ def fixed(place: Place) -> str:
     return f"({place.base} + {place.offset})" if place.base else f"{place.offset}"
 
 
-def region(stage: Stage, axis: int) -> tuple[str, str]:
-    """From where to where along an axis a sweep in a tile goes, the iterations after it considered."""
+def region(stage: Stage, axis: int, more: str = "") -> tuple[str, str]:
+    """From where to where along an axis a sweep in a tile goes, the iterations after it considered: ``more`` for these."""
     below, above = stage.beyond[axis]
-    return f"_own{axis} - {below} - _more{axis}", f"_end{axis} + {above} + _more{axis}"
+    more = more or f"_more{axis}"
+    return f"_own{axis} - {below} - {more}", f"_end{axis} + {above} + {more}"
 
 
 def _copy(array: str, statement: str, first: str, halo: tuple[int, ...]) -> list[str]:

@@ -224,7 +224,8 @@ class KernelNode:
         return shape
 
     def _over_plane(self, extents: Sequence[int], *, several: bool) -> Shape:
-        if self.code.task.block is not None:
+        if self.code.plane == "blocks":
+            assert self.code.task.block is not None
             shape = one_block_each(extents, self.code.task.block.threads)
         elif self.code.plane == "tiles":
             shape = in_tiles(extents, self.block)
