@@ -67,10 +67,10 @@ class BlockCode(TileCode):
         size = self.extents[0] * self.extents[1]
         memory = [f"{in_tile(key)} = _cuda.shared.array({size}, {element_type(key)})" for key in self.stencils.leaves]
         lines = ["_lane = _assume_u32(_cuda.threadIdx.x)", "_part = _assume_u32(_cuda.threadIdx.y)"]
-        lines += self.places()
+        lines += [self.count(), *self.places()]
         for key in self.stencils.leaves:
             lines += self.unless_overwritten(key, self._load(self.ends(key)[0], in_tile(key)))
-        lines += ["_cuda.syncthreads()", f"_left = {self.sweeps}", "while _left > 0:"]
+        lines += ["_cuda.syncthreads()", "_left = _sweeps", "while _left > 0:"]
         stands = {key: key for key in self.stencils.leaves}
         for _ in range(self.stencils.period):
             iteration, stands = self._turn(stands)

@@ -35,7 +35,7 @@ from qgraph.ir.trees import load, parsed
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen.generated_names import place_at, walk
 from qgraph.lowering.loops.block_codegen import BlockCode, shared_bytes
-from qgraph.lowering.loops.repeated_bodies import in_two
+from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stencils, stencils_of
 from qgraph.lowering.loops.tile_codegen import TileCode
 
@@ -45,6 +45,8 @@ TILE = (256, 512)
 HALO = 32
 # Bytes of all tiled arrays from which it pays: less stays in the cache from sweep to sweep.
 LARGE = 1 << 25
+# So many iterations at most are no slower one by one than in two passes, which load and store besides.
+FEW = 8
 # The same on CUDA: a block takes the first tile, here with its halo, of which shared memory holds all arrays. A thread has so
 # many rows of a tile, and columns that are as many apart as there are lanes, one warp: no two lanes meet in a bank.
 BLOCK_TILES = ((128, 128), (96, 128), (64, 128), (64, 96), (64, 64), (32, 64))
@@ -103,27 +105,29 @@ class _Tiler:
         if not sweeps:
             turns = "" if period == 1 else f" in each of {period} iterations"
             raise NotTiled(f"it reaches {most} elements beyond what it stores{turns}, and a halo has {widest}")
-        times = 2 * sweeps
-        if loop.counter is not None and loop.counter.count is not None and loop.counter.count <= times:
-            raise NotTiled(f"it has {loop.counter.count} iterations, and a turn is {times}")
+        assert loop.counter is not None
+        least, count = 2 * period if self._shared is not None else max(2 * period, FEW), loop.counter.count
+        if count is not None and count <= least:
+            raise NotTiled(f"it has {count} iterations, and it takes more for two passes to pay")
         large, others = self._others(loop, stencils)
-        forth = self._code(stencils, sweeps, others)
-        counts = self._counts(loop, stencils, forth.tile)
-        passes = (self._pass(loop, code, counts, large) for code in (forth, replace(forth, back=True)))
-        label = f"{loop.label}, {times} iterations in two passes over memory"
-        return in_two(loop, times, tuple(map(TaskStatement, passes)), label=label, also=large)
+        code = self._code(stencils, sweeps, others, left_of(loop.counter))
+        axes = self._axes(loop, stencils, code.tile)
+        passes = (self._pass(loop, each, axes, large) for each in (code, replace(code, back=True)))
+        label = f"{loop.label}, up to {2 * sweeps} iterations in two passes over memory"
+        tiled = replace(loop, label=label, body=tuple(map(TaskStatement, passes)), times=2 * sweeps)
+        return in_turns(loop, tiled, code.turn, least, large)
 
-    def _code(self, stencils: Stencils, sweeps: int, others: dict[str, str]) -> TileCode:
+    def _code(self, stencils: Stencils, sweeps: int, others: dict[str, str], left: str) -> TileCode:
         """What writes a pass, forth."""
+        given = (self._program, self._arrays, stencils, sweeps, others, left)
         if self._shared is None:
-            return TileCode(self._program, self._arrays, stencils, sweeps, others, TILE, (HALO,) * AXES)
+            return TileCode(*given, TILE, (HALO,) * AXES)
         halo = stencils.halo(sweeps)
         sizes = [np.dtype(self._arrays[leaf].dtype).itemsize for leaf, *_ in stencils.leaves.values()]
         for extents in BLOCK_TILES:
             tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
             if min(tile) > 0 and shared_bytes(sizes, extents) <= self._shared:
-                given = (self._program, self._arrays, stencils, sweeps, others, tile, halo)
-                return BlockCode(*given, rows=BLOCK_ROWS, lanes=BLOCK_LANES)
+                return BlockCode(*given, tile, halo, rows=BLOCK_ROWS, lanes=BLOCK_LANES)
         raise NotTiled(f"tiles of its {len(sizes)} arrays do not fit into shared memory")
 
     def _host(self, source: str, loop: Loop, text: str) -> str:
@@ -159,7 +163,7 @@ class _Tiler:
             others[key] = leaf.name
         return large, others
 
-    def _counts(self, loop: Loop, stencils: Stencils, tiles: tuple[int, ...]) -> tuple[Axis, ...]:
+    def _axes(self, loop: Loop, stencils: Stencils, tiles: tuple[int, ...]) -> tuple[Axis, ...]:
         """The loop over tiles: as many as cover every array."""
         axes = []
         for axis, tile in enumerate(tiles):
@@ -173,6 +177,8 @@ class _Tiler:
         written = frozenset(leaf for leaves in code.stencils.leaves.values() for leaf in leaves)
         touched = frozenset().union(*(task.effects.touched for task in tasks))
         others = frozenset(code.others.values())
+        assert loop.counter is not None
+        touched |= {loop.counter.left.name}
         body = code.body()
         for node in walk(body):
             place_at(node, loop.span)

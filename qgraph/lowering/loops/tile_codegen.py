@@ -25,7 +25,9 @@ from qgraph.source import copied
 class TileCode:
     """Writes what one iteration of a pass does.
 
-    ``others``: arrays that hold the loop's after an odd number of passes, by key. ``back``: the pass goes from those.
+    ``sweeps``: the most iterations of a pass. ``others``: arrays that hold the loop's after an odd number of passes, by key.
+    ``left``: the code of how many iterations of the loop are left, of which at least one is not done in passes. ``back``: the
+    pass goes from the others.
     """
 
     program: Program
@@ -33,6 +35,7 @@ class TileCode:
     stencils: Stencils
     sweeps: int
     others: Mapping[str, str]
+    left: str
     tile: tuple[int, ...]
     halo: tuple[int, ...]
     back: bool = False
@@ -41,7 +44,19 @@ class TileCode:
     def note(self) -> str:
         """What the plan says of it."""
         tile, halo = (" by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo)))
-        return f"{self.sweeps} iterations in tiles of {tile} elements with a halo of {halo}"
+        return f"up to {self.sweeps} iterations in tiles of {tile} elements with a halo of {halo}"
+
+    @property
+    def turn(self) -> str:
+        """The code of how many iterations the passes forth and back do: after those all names stand for what they did."""
+        most, period = 2 * self.sweeps, self.stencils.period
+        return f"({self.left} - 1 if {self.left} <= {most} else {most}) // {period} * {period}"
+
+    def count(self) -> str:
+        """A line that says how many iterations the pass does, ``_sweeps``."""
+        period = self.stencils.period
+        both = f"{self.turn} // {period}"
+        return f"_sweeps = ({both}{'' if self.back else ' + 1'}) // 2 * {period}"
 
     @property
     def scalars(self) -> tuple[tuple[str, Slot], ...]:
@@ -96,13 +111,13 @@ class TileCode:
 
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
-        lines = self.places()
+        lines = [self.count(), *self.places()]
         for key in self.stencils.leaves:
             old, _ = self.ends(key)
             lines.append(f"{in_tile(key)} = _heap_array({element_type(key)}, {', '.join(map(str, self.extents))})")
             loaded = _copy(old, f"{in_tile(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo)
             lines += self.unless_overwritten(key, loaded)
-        lines += [f"for _sweep in _range({self.sweeps}):", *indented(self._iteration())]
+        lines += ["for _sweep in _range(_sweeps):", *indented(self._iteration())]
         for key in self.stencils.leaves:
             _, new = self.ends(key)
             stored = _copy(new, f"{new}[_i0, _i1] = {in_tile(key)}[_k0, _k1]", "_own", (0,) * AXES)
@@ -112,7 +127,7 @@ class TileCode:
     def _iteration(self) -> list[str]:
         """One iteration of the loop, in a tile: the more follow, the farther beyond what it owns."""
         reach = self.stencils.reach
-        lines = [f"_more{axis} = ({self.sweeps - 1} - _sweep) * {most}" for axis, most in enumerate(reach)]
+        lines = [f"_more{axis} = (_sweeps - 1 - _sweep) * {most}" for axis, most in enumerate(reach)]
         stages = itertools.count()
         for step in self.stencils.steps:
             if isinstance(step, Stage):
