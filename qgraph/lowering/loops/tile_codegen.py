@@ -43,8 +43,10 @@ class TileCode:
     @property
     def note(self) -> str:
         """What the plan says of it."""
-        tile, halo = (" by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo)))
-        return f"up to {self.sweeps} iterations in tiles of {tile} elements with a halo of {halo}"
+        tile, halo, reach = (
+            " by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo), dict.fromkeys(self.stencils.reach))
+        )
+        return f"up to {self.sweeps} iterations in tiles of {tile} elements with a halo of {halo}, {reach} for each iteration"
 
     @property
     def turn(self) -> str:
