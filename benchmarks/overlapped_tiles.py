@@ -1,7 +1,6 @@
 """Loops of stencils in tiles, many sweeps for a pass over memory, against the same loops one sweep at a time.
 
-On a GPU, where qgraph has no such tiles: what its loops take with ``fuse=True`` and without, beside CUDA C, which has them, and
-a copy.
+On a GPU: what loops take with ``fuse=True`` and without, beside CUDA C, which has them in tiles, too, and a copy.
 """
 
 from __future__ import annotations

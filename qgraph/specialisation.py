@@ -14,6 +14,7 @@ from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError, CudaError, PerformanceWarning
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
+from qgraph.ir.blocks import MOST_SHARED
 from qgraph.ir.global_arrays import GlobalArray
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Branch, Loop, Program, node_statements
@@ -203,7 +204,20 @@ class Variant:
                 one_block=options.one_block,
                 bounds_check=options.bounds_check,
                 as_graph=self.backend != "cpu",
+                shared=self._shared,
             )
+
+    @property
+    def _shared(self) -> int | None:
+        """Bytes of shared memory that a block may have where its shape may be chosen; where no device is asked, of most."""
+        if self.backend == "cpu" or self.options.block_size is not None:
+            return None
+        if self.backend == "sim" or self.streams is None:
+            return MOST_SHARED
+        from qgraph.runtime.driver import driver
+
+        shared: int = driver.device(self.device).shared
+        return shared
 
     def _built(self, pairs: tuple[tuple[str, str, str], ...]) -> Program:
         # The frontend is read when there is something to look at: nothing of it is needed to mark a function.

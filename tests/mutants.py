@@ -88,8 +88,8 @@ MUTANTS = (
     Mutant(
         "each iteration in a tile goes as far as the last one",
         "lowering/loops/tile_codegen.py",
-        "- 1} - _sweep) * {most}",
-        "- 1} - _sweep) * 0",
+        "- 1 - _sweep) * {most}",
+        "- 1 - _sweep) * 0",
         "lowering/loops/test_overlapped_tiles.py",
     ),
     Mutant(

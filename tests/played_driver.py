@@ -47,7 +47,7 @@ class Played(simulated.Driver):
     def __init__(self) -> None:
         self.current = [0]
         self.codes: dict[bytes, Any] = {}
-        self.attributes = {16: 4, 75: 9, 76: 0}
+        self.attributes = {16: 4, 75: 9, 76: 0, 97: 227 * 1024}
 
     # --- the device and its context ---
 
@@ -143,6 +143,9 @@ class Played(simulated.Driver):
     def cuFuncGetAttribute(self, *_):
         # Blocks of eight threads: each of them costs.
         return 0, 8
+
+    def cuFuncSetAttribute(self, *_):
+        return (0,)
 
     def cuFuncGetParamInfo(self, function, index):
         sizes = simulated.functions[int(function)][2]

@@ -87,7 +87,8 @@ class TaskCode:
     that only the device knows) and for one-thread tasks (``single``). ``several``: on a grid of fewer threads each has
     ``COARSENING`` iterations. ``plane``: how threads cover a loop of several axes, if not one after the other: ``rows`` (those
     along x have the last axis, those along y and z the others together, each a row, or as many as ``several`` says), ``tiles``
-    (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads). ``jammed``: with ``several`` it has
+    (a block has ``TILE_ROWS`` rows, and a column for every ``TILE_HEIGHT`` of its threads), ``blocks`` (a block of the shape
+    that the task says has one iteration). ``jammed``: with ``several`` it has
     ``JAMMED_COLUMNS`` columns, too. ``constant`` are the array
     parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
     ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``lanes`` names the host value that says how many iterations the
@@ -107,7 +108,7 @@ class TaskCode:
     single: bool
     on_device: bool
     several: bool = False
-    plane: Literal["", "rows", "tiles"] = ""
+    plane: Literal["", "rows", "tiles", "blocks"] = ""
     constant: frozenset[str] = frozenset()
     reduces: bool = False
     lanes: str = ""
@@ -115,6 +116,11 @@ class TaskCode:
     jammed: bool = False
     arrays: tuple[tuple[str, tuple[str, ...]], ...] = ()
     handed: Literal["", "copy", "end"] = ""
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory that a launch must ask for."""
+        return self.task.block.shared if self.task.block is not None else 0
 
     @property
     def waits(self) -> bool:

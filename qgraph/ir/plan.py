@@ -109,7 +109,8 @@ class OneBlock:
     """Whether the whole kernel may run as one block of threads, with barriers between its tasks.
 
     ``loops``: of each parallel loop its line, the host values whose product is its extent, and the most iterations that one
-    block shall do: a launch with more of them, anywhere, takes the graph. ``why_not``: why it never runs so, else empty.
+    block shall do: a launch with more of them, anywhere, takes the graph, also one that has any where those are 0.
+    ``why_not``: why it never runs so, else empty.
     """
 
     loops: tuple[tuple[int, tuple[str, ...], int], ...] = ()
@@ -129,7 +130,7 @@ class OneBlock:
         if self.why_not:
             return f"not one block: {self.why_not}"
         most = max((most for _, _, most in self.loops), default=0)
-        fewer = sorted({(line, few) for line, _, few in self.loops if few < most})
+        fewer = sorted({(line, few) for line, _, few in self.loops if 0 < few < most})
         if not most:
             return f"one block of {BLOCK_THREADS} threads"
         limits = "".join(f", that of line {line} no more than {few}" for line, few in fewer)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
 from qgraph.ir.argument_types import Leaf
+from qgraph.ir.blocks import BlockShape
 from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.profile_places import Place
 from qgraph.ir.slots import Slot
@@ -206,6 +207,8 @@ class Task:
     trades: tuple[tuple[Slot, Slot | int], ...] = ()
     # The same task where nothing ends it early: what is assigned to kernel scalars has its types.
     plain: Task | None = field(default=None, compare=False)
+    # Where a block of threads does each iteration.
+    block: BlockShape | None = None
 
     @property
     def on_device(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -145,7 +146,7 @@ class _PtxCompiler:
                 waits_last = index in row
                 twin = compiled.setdefault((_twin(code, function), waits_last), code)
                 if twin is code:
-                    block_size = BLOCK_THREADS if index is None else self.options.block_size
+                    block_size = BLOCK_THREADS if index is None else self._block_size(code)
                     texts[name] = self._ptx(code, function, block_size, waits_last=waits_last)
                     search()
                 else:
@@ -153,6 +154,10 @@ class _PtxCompiler:
                 codes[name] = replace(code, entry=twin.entry)
         known = {text: text() for text in dict.fromkeys(texts.values())}
         return codes, {name: known[text] for name, text in texts.items()}
+
+    def _block_size(self, code: TaskCode) -> int | None:
+        block = code.task.block
+        return self.options.block_size if block is None else math.prod(block.threads)
 
     def _ptx(self, code: TaskCode, function: Function, block_size: int | None, *, waits_last: bool) -> Callable[[], str]:
         """What waits for the PTX of a task, to be called once."""

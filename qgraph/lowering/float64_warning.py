@@ -29,7 +29,7 @@ def doubles(program: Program, tasks: Sequence[Task], dtypes: Dtypes) -> tuple[Sp
     known = NotedTypes(program)
     known.types = {name: cpu.dtype_type(dtype) for name, dtype in dtypes.items()}
     lines = set()
-    for task in tasks:
+    for task in (each for each in tasks if each.block is None):
         function, types = known.function(task, task_names(task, dtypes))
         for file, line, item in cpu.expressions(function, types, float_type=program.float_type):
             if str(item) in _WIDE:

@@ -39,13 +39,20 @@ from qgraph.stack import with_large_frame_stack
 
 @with_large_frame_stack
 def build_plan(
-    program: Program, *, fuse: bool = False, one_block: bool = False, bounds_check: bool = False, as_graph: bool = True
+    program: Program,
+    *,
+    fuse: bool = False,
+    one_block: bool = False,
+    bounds_check: bool = False,
+    as_graph: bool = True,
+    shared: int | None = None,
 ) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included.
 
     ``fuse``: independent loops share a kernel. ``one_block``: the plan says whether all of it may run as one block.
     ``bounds_check``: indices are looked at, in a program that was built to check them. ``as_graph``: it will be a graph, in
-    which a turn of a loop costs as much as a few nodes.
+    which a turn of a loop costs as much as a few nodes. ``shared``: bytes of shared memory that a block of threads may have on
+    CUDA, where blocks have the shapes that loops like best.
     """
     # Checks first: where one fails, the iteration ends.
     if bounds_check:
@@ -54,10 +61,10 @@ def build_plan(
 
         program = with_bounds_checks(program)
     program = with_early_exits(program)
+    if fuse and not bounds_check and (shared is not None or not as_graph):
+        program = tile_loops(program, shared)
     if as_graph:
         program = repeat_bodies(program)
-    elif fuse and not bounds_check:
-        program = tile_loops(program)
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(

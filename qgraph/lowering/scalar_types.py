@@ -38,6 +38,8 @@ def scalar_types(program: Program, *, every: bool = False) -> dict[str, str]:
     waiting = tasks = [
         task
         for task in (each.plain or each for each in program.tasks())
+        # What blocks of threads do stands in the program as it was written, too.
+        if task.block is None
         if every or any(_unknown(slot) for slot in assigned_slots(task))
     ]
     seen: dict[str, dict[str, Any]] = {}

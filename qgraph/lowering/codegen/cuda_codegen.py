@@ -37,7 +37,15 @@ from qgraph.lowering.codegen.task_codegen import (
     task_names,
     unravel,
 )
-from qgraph.lowering.codegen.thread_mapping import by_rows, can_jam, in_tiles, jammed, row_iteration, several_iterations
+from qgraph.lowering.codegen.thread_mapping import (
+    by_rows,
+    can_jam,
+    in_tiles,
+    jammed,
+    one_block_each,
+    row_iteration,
+    several_iterations,
+)
 from qgraph.lowering.codegen.unrolling import TURN, emit_counter_step, emit_guard_store, entering, guard, stepping, stopping
 from qgraph.lowering.graph.single_block import count_names
 from qgraph.lowering.graph.tiling import turns
@@ -142,7 +150,10 @@ class Kernels:
                     node, variables = stepping(node, counter)
                     head = [*head, *variables]
             node = _with_decision(node, lambda task: emit_guard_store(task, unrolling))
-        code, function = self._beside(node, head) if node.beside else self._code(node, head, arrays, around)
+        if task.block is not None:
+            code, function = self._blocks(node, head)
+        else:
+            code, function = self._beside(node, head) if node.beside else self._code(node, head, arrays, around)
         return replace(code, task=task), function
 
     def _counter(self, unrolling: Unrolling) -> Counter:
@@ -233,6 +244,15 @@ class Kernels:
         named = [Parameter("leaf", name, types[leaves[0]]) for name, leaves in arrays]
         parameters = (*parameters_of(self._program, body), *named, EARLY)
         return kernel_code(self._program, task, task.name, parameters, body, names, node.tasks)
+
+    def _blocks(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
+        """The kernel of a loop of which a block of threads does each iteration."""
+        task = node.task
+        assert task is not None
+        names = {**task_names(task, self._dtypes), **self._globals}
+        code, function = self._finished(node, [*head, *one_block_each(task, self._dtypes)], names)
+        changing = _changing(self._program, code.parameters, task.selections)
+        return replace(code, counts=(count_names(task),), plane="blocks", constant=code.constant - changing), function
 
     def _beside(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
         """The kernel of several loops: each has as many warps as it needs, in order, one iteration a thread."""

@@ -185,6 +185,9 @@ class _Block:
         out, again, decided = self._out, self._vote_name(), loop.condition_slot.index
         if loop.enter is not None:
             self._task(loop.enter)
+        if any(isinstance(each, TaskStatement) and each.task.block is not None for each in loop.body):
+            # One block has few iterations, and such a loop is not entered.
+            return
         if loop.test_first:
             out.vote(again, f"{SLOTS.name}[{decided}] != 0")
         else:

@@ -183,6 +183,21 @@ def in_tiles(task: Task, dtypes: Dtypes) -> Statements:
     )
 
 
+def one_block_each(task: Task, dtypes: Dtypes) -> Statements:
+    """An iteration of two axes for each block of threads: its body finds its threads itself."""
+    rows, columns = task.axes
+    return generated(
+        f"{columns.variable} = _assume_u32(_cuda.blockIdx.x)",
+        f"{rows.variable} = _assume_u32(_cuda.blockIdx.z * _cuda.gridDim.y + _cuda.blockIdx.y)",
+        # The whole block.
+        f"if {rows.variable} >= {product([rows])} or {columns.variable} >= {product([columns])}: return",
+        "before",
+        "iteration",
+        before=prologue(task, dtypes),
+        iteration=task.body,
+    )
+
+
 # --- unroll and jam -----------------------------------------------------------------------------------------------------
 
 

@@ -61,7 +61,7 @@ def _steps(plan: GraphPlan) -> tuple[list[int], list[int]]:
 
 
 def _can_share(task: Task) -> bool:
-    return task.role == "loop" and not task.reductions and not task.on_device
+    return task.role == "loop" and not task.reductions and not task.on_device and task.block is None
 
 
 def _fitting(program: Program, nodes: Sequence[Node]) -> Iterator[list[Node]]:

@@ -37,8 +37,12 @@ def consider_one_block(plan: GraphPlan) -> GraphPlan:
         return replace(plan, one_block=OneBlock(why_not=why_not))
     light = _IN_DEVICE_LOOP if any(isinstance(each, Loop) for each in _controls(program.body)) else _IN_LINE
     loops = tuple(
-        (task.span.line, count_names(task), _HEAVY if _is_heavy(task) else light) for task in program.tasks() if task.axes
+        (task.span.line, count_names(task), _HEAVY if _is_heavy(task) else light)
+        for task in program.tasks()
+        if task.axes and task.block is None
     )
+    # Where blocks do iterations together there are many of them.
+    loops += tuple({(task.span.line, (task.block.where,), 0) for task in program.tasks() if task.block is not None})
     return replace(plan, one_block=OneBlock(loops))
 
 
@@ -49,7 +53,7 @@ def _why_not(plan: GraphPlan) -> str:
         return "it is one node already"
     if words_of(program.arrays_and_scalars) + len(program.host_values) > MOST_WORDS:
         return "one kernel cannot take so many arguments"
-    if sum(map(nodes_of, program.tasks())) > _MOST_CODE:
+    if sum(nodes_of(task) for task in program.tasks() if task.block is None) > _MOST_CODE:
         return "it is too much code for one kernel"
     return next(_impossible(program), "")
 

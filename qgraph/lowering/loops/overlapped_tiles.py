@@ -1,6 +1,7 @@
-"""Overlapped tiles: a counted loop of stencils does many sweeps for each pass over memory. On the CPU, with ``fuse``.
+"""Overlapped tiles: a counted loop of stencils does many sweeps for each pass over memory, with ``fuse``.
 
-A tile of each array that the loop writes, with a halo around it, is copied to where the cache holds it. All sweeps of a pass
+A tile of each array that the loop writes, with a halo around it, is copied to where the cache holds it, on CUDA to shared
+memory. All sweeps of a pass
 run there, each on a region that is smaller by the reach of the accesses, and what the tile owns then goes to arrays of the
 kernel's own, since neighbours still read what was. A turn of the loop is two passes, forth and back. Cells in halos are
 computed for several tiles, by the same statements from the same values, so the results are those of the plain loop.
@@ -17,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.blocks import BlockShape
 from qgraph.ir.program import (
     Axis,
     Branch,
@@ -32,7 +34,8 @@ from qgraph.ir.program import (
 from qgraph.ir.trees import load, parsed
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen.generated_names import place_at, walk
-from qgraph.lowering.loops.repeated_bodies import in_two
+from qgraph.lowering.loops.block_codegen import BlockCode, shared_bytes
+from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stencils, stencils_of
 from qgraph.lowering.loops.tile_codegen import TileCode
 
@@ -42,11 +45,23 @@ TILE = (256, 512)
 HALO = 32
 # Bytes of all tiled arrays from which it pays: less stays in the cache from sweep to sweep.
 LARGE = 1 << 25
+# So many iterations at most are no slower one by one than in two passes, which load and store besides.
+FEW = 8
+# The same on CUDA: a block takes the first tile, here with its halo, of which shared memory holds all arrays. A thread has so
+# many rows of a tile, and columns that are as many apart as there are lanes, one warp: no two lanes meet in a bank.
+BLOCK_TILES = ((128, 128), (96, 128), (64, 128), (64, 96), (64, 64), (32, 64))
+BLOCK_HALO = 8
+BLOCK_ROWS = 8
+BLOCK_LANES = 32
+BLOCK_LARGE = 1 << 25
 
 
-def tile_loops(program: Program) -> Program:
-    """``program``, each of whose counted loops of stencils is two: one of whole turns, and one for what is left then."""
-    tiler = _Tiler(program)
+def tile_loops(program: Program, shared: int | None = None) -> Program:
+    """``program``, each of whose counted loops of stencils is two: one of whole turns, and one for what is left then.
+
+    ``shared``: bytes of shared memory that a block of threads may have on CUDA; None for the CPU.
+    """
+    tiler = _Tiler(program, shared)
     body = tiler.block(program.body)
     return replace(
         program,
@@ -57,8 +72,9 @@ def tile_loops(program: Program) -> Program:
 
 
 class _Tiler:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, shared: int | None) -> None:
         self._program = program
+        self._shared = shared
         self._arrays = {leaf.name: leaf.type for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
         self.host_values: list[HostValue] = []
         self.temporaries: list[Temporary] = []
@@ -84,19 +100,35 @@ class _Tiler:
     def _in_tiles(self, loop: Loop) -> tuple[Statement, ...]:
         stencils = stencils_of(loop, self._program, self._arrays)
         most, period = max(1, *stencils.reach), stencils.period
-        sweeps = HALO // most // period * period
+        widest = HALO if self._shared is None else BLOCK_HALO
+        sweeps = widest // most // period * period
         if not sweeps:
             turns = "" if period == 1 else f" in each of {period} iterations"
-            raise NotTiled(f"it reaches {most} elements beyond what it stores{turns}, and a halo has {HALO}")
-        times = 2 * sweeps
-        if loop.counter is not None and loop.counter.count is not None and loop.counter.count <= times:
-            raise NotTiled(f"it has {loop.counter.count} iterations, and a turn is {times}")
+            raise NotTiled(f"it reaches {most} elements beyond what it stores{turns}, and a halo has {widest}")
+        assert loop.counter is not None
+        least, count = 2 * period if self._shared is not None else max(2 * period, FEW), loop.counter.count
+        if count is not None and count <= least:
+            raise NotTiled(f"it has {count} iterations, and it takes more for two passes to pay")
         large, others = self._others(loop, stencils)
-        forth = TileCode(self._program, self._arrays, stencils, sweeps, others, TILE, HALO)
-        counts = self._counts(loop, stencils)
-        passes = (self._pass(loop, code, counts) for code in (forth, replace(forth, back=True)))
-        label = f"{loop.label}, {times} iterations in two passes over memory"
-        return in_two(loop, times, tuple(map(TaskStatement, passes)), label=label, also=large)
+        code = self._code(stencils, sweeps, others, left_of(loop.counter))
+        axes = self._axes(loop, stencils, code.tile)
+        passes = (self._pass(loop, each, axes, large) for each in (code, replace(code, back=True)))
+        label = f"{loop.label}, up to {2 * sweeps} iterations in two passes over memory"
+        tiled = replace(loop, label=label, body=tuple(map(TaskStatement, passes)), times=2 * sweeps)
+        return in_turns(loop, tiled, code.turn, least, large)
+
+    def _code(self, stencils: Stencils, sweeps: int, others: dict[str, str], left: str) -> TileCode:
+        """What writes a pass, forth."""
+        given = (self._program, self._arrays, stencils, sweeps, others, left)
+        if self._shared is None:
+            return TileCode(*given, TILE, (HALO,) * AXES)
+        halo = stencils.halo(sweeps)
+        sizes = [np.dtype(self._arrays[leaf].dtype).itemsize for leaf, *_ in stencils.leaves.values()]
+        for extents in BLOCK_TILES:
+            tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
+            if min(tile) > 0 and shared_bytes(sizes, extents) <= self._shared:
+                return BlockCode(*given, tile, halo, rows=BLOCK_ROWS, lanes=BLOCK_LANES)
+        raise NotTiled(f"tiles of its {len(sizes)} arrays do not fit into shared memory")
 
     def _host(self, source: str, loop: Loop, text: str) -> str:
         name = f"_tiles{len(self.host_values)}"
@@ -116,7 +148,7 @@ class _Tiler:
         types = {key: self._arrays[leaves[0]] for key, leaves in stencils.leaves.items()}
         size = " + ".join(f"{np.dtype(types[key].dtype).itemsize} * {' * '.join(shapes[key])}" for key in shapes)
         least = ", ".join(extent for shape in shapes.values() for extent in shape)
-        is_large = f"{size} >= {LARGE} and min({least}) >= {LEAST_EXTENT}"
+        is_large = f"{size} >= {LARGE if self._shared is None else BLOCK_LARGE} and min({least}) >= {LEAST_EXTENT}"
         large = self._host(f"1 if {is_large} else 0", loop, "large arrays")
         paths = {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
         others = {}
@@ -131,20 +163,22 @@ class _Tiler:
             others[key] = leaf.name
         return large, others
 
-    def _counts(self, loop: Loop, stencils: Stencils) -> tuple[Axis, ...]:
+    def _axes(self, loop: Loop, stencils: Stencils, tiles: tuple[int, ...]) -> tuple[Axis, ...]:
         """The loop over tiles: as many as cover every array."""
         axes = []
-        for axis, tile in enumerate(TILE):
+        for axis, tile in enumerate(tiles):
             extents = [self._extent(leaves[0], axis) for leaves in stencils.leaves.values()]
             count = self._host(f"-(-max({', '.join(extents)}, 0) // {tile})", loop, "tiles")
             axes.append(Axis(f"_tile{axis}", parsed("0"), parsed("1"), load(count), on_device=False, span=loop.span))
         return tuple(axes)
 
-    def _pass(self, loop: Loop, code: TileCode, axes: tuple[Axis, ...]) -> Task:
+    def _pass(self, loop: Loop, code: TileCode, axes: tuple[Axis, ...], large: str) -> Task:
         tasks = [stage.task for stage in code.stencils.stages]
         written = frozenset(leaf for leaves in code.stencils.leaves.values() for leaf in leaves)
         touched = frozenset().union(*(task.effects.touched for task in tasks))
         others = frozenset(code.others.values())
+        assert loop.counter is not None
+        touched |= {loop.counter.left.name}
         body = code.body()
         for node in walk(body):
             place_at(node, loop.span)
@@ -159,5 +193,6 @@ class _Tiler:
             verdict=Verdict("independent", "each tile stores what it owns"),
             scalars=code.scalars,
             selections=code.stencils.selections,
-            note=f"{code.sweeps} iterations in tiles of {TILE[0]} by {TILE[1]} elements with a halo of {HALO}",
+            block=BlockShape(code.threads, code.shared, large) if isinstance(code, BlockCode) else None,
+            note=code.note,
         )

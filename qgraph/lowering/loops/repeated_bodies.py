@@ -58,30 +58,38 @@ def _copies(loop: Loop, times: int) -> tuple[Statement, ...]:
     return tuple(_copy(each, number) for number in range(times) for each in loop.body)
 
 
-def in_two(loop: Loop, times: int, body: tuple[Statement, ...], *, label: str = "", also: str = "1") -> tuple[Loop, Loop]:
-    """A loop whose ``body`` does ``times`` iterations while more are left, and one for what is left then, at least one.
+def in_two(loop: Loop, times: int, body: tuple[Statement, ...]) -> tuple[Loop, Loop]:
+    """A loop whose ``body`` does ``times`` iterations while more are left, and one for what is left then, at least one."""
+    return in_turns(loop, replace(loop, body=body, times=times), str(times), times)
 
-    ``label``: what the first one is called, if not as ``loop`` is. It runs where ``also``, a host value, is not 0.
+
+def left_of(counter: Counter) -> str:
+    """The code of how many iterations are left, the one that runs among them."""
+    return f"{SLOTS.name}[{counter.left.index}]"
+
+
+def in_turns(loop: Loop, turns: Loop, many: str, most: int, also: str = "1") -> tuple[Loop, Loop]:
+    """``turns``, and ``loop`` for what is left then, at least one.
+
+    While more than ``most`` iterations are left the body of ``turns`` does ``many`` of them, an expression of how many those
+    are. It runs where ``also``, a host value, is not 0.
     """
     counter, enter = loop.counter, loop.enter
     assert isinstance(counter, Counter)
     assert enter is not None
-    left = f"{SLOTS.name}[{counter.left.index}]"
-    skipping = generated(f"{MANY} = {times}", "skip", skip=counter.skip)
+    left = left_of(counter)
+    skipping = generated(f"{MANY} = {many}", "skip", skip=counter.skip)
     condition = loop.condition
     looking = Effects(frozenset({counter.left.name}), frozenset({loop.condition_slot.name}))
-    many = replace(
-        loop,
-        label=label or loop.label,
-        enter=_deciding(enter, enter.name, enter.body[:-1], f"{left} > {times}{'' if also == '1' else f' and {also} != 0'}"),
+    turns = replace(
+        turns,
+        enter=_deciding(enter, enter.name, enter.body[:-1], f"{left} > {most}{'' if also == '1' else f' and {also} != 0'}"),
         test_first=True,
-        body=body,
-        condition=_deciding(condition, f"{condition.name}_many", skipping, f"{left} > {times}"),
+        condition=_deciding(condition, f"{condition.name}_many", skipping, f"{left} > {most}"),
         counter=None,
-        times=times,
     )
     rest = replace(_deciding(condition, f"{condition.name}_rest", [], f"{left} > 0"), role="enter", effects=looking)
-    return many, replace(loop, enter=rest)
+    return turns, replace(loop, enter=rest)
 
 
 def _deciding(task: Task, name: str, first: Statements, test: str) -> Task:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Loop, Program, Selection, Task, TaskStatement
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import parsed
+from qgraph.ir.trees import names_in, parsed
 from qgraph.lowering.codegen.generated_names import walk
 
 # How many axes arrays in tiles have, and how many elements at least along each: loops over smaller ones run as they are.
@@ -66,6 +66,10 @@ class Trade:
 
     sources: Mapping[str, str]
 
+    def after(self, stands: Mapping[str, str]) -> dict[str, str]:
+        """What each key stands for, given what it stood for before."""
+        return {key: stands[self.sources.get(key, key)] for key in stands}
+
 
 @dataclass(frozen=True, slots=True)
 class Stencils:
@@ -92,6 +96,25 @@ class Stencils:
             needs = _before(step, needs)
         return tuple(max((max(need[axis]) for need in needs.values()), default=0) for axis in range(AXES))
 
+    def halo(self, sweeps: int) -> tuple[int, ...]:
+        """How far beyond what a tile owns it must go along each axis for so many iterations."""
+        beyond = (max(max(stage.beyond[axis]) for stage in self.stages) for axis in range(AXES))
+        return tuple((sweeps - 1) * most + max(most, more) for most, more in zip(self.reach, beyond, strict=True))
+
+    @property
+    def overwritten(self) -> dict[str, Stage]:
+        """Arrays at whose elements no iteration looks where a loop of it has not written them before: that loop, by key."""
+        stands, seen = {key: key for key in self.leaves}, set[str]()
+        found: dict[str, Stage] = {}
+        for step in self.steps:
+            if isinstance(step, Trade):
+                stands = step.after(stands)
+                continue
+            names = {access.array for access in step.accesses}
+            found |= {stands[name]: step for name in names if stands[name] not in seen and _overwrites(step, name)}
+            seen |= {stands[name] for name in names}
+        return found
+
     @property
     def period(self) -> int:
         """After how many iterations each name stands for the array that it stood for before."""
@@ -99,7 +122,7 @@ class Stencils:
         for count in range(1, 1000):
             for step in self.steps:
                 if isinstance(step, Trade):
-                    stands = {key: stands[step.sources.get(key, key)] for key in stands}
+                    stands = step.after(stands)
             if stands == start:
                 return count
         raise NotTiled("names of arrays change places without end")
@@ -273,6 +296,18 @@ def _relative(access: Access, common: Sequence[Place]) -> Access:
     """``access`` with offsets from a variable, or from the fixed index of the writes."""
     places = (replace(mine, offset=mine.offset - place.offset) for mine, place in zip(access.places, common, strict=True))
     return replace(access, places=tuple(places))
+
+
+def _overwrites(stage: Stage, array: str) -> bool:
+    """Whether each iteration writes an element of an array of its own, and none looks at one."""
+    body = stage.task.body
+    plain = all(isinstance(each, ast.Assign | ast.AugAssign) for each in body)
+    if not plain or any(place.axis is None for place in stage.places):
+        return False
+    if any(access.array == array and not access.writes for access in stage.accesses):
+        return False
+    first = next(each for each in body if any(stage.arrays.get(name) == array for name in names_in(each)))
+    return isinstance(first, ast.Assign)
 
 
 # --- halos ------------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ from qgraph.source import copied
 class TileCode:
     """Writes what one iteration of a pass does.
 
-    ``others``: arrays that hold the loop's after an odd number of passes, by key. ``back``: the pass goes from those.
+    ``sweeps``: the most iterations of a pass. ``others``: arrays that hold the loop's after an odd number of passes, by key.
+    ``left``: the code of how many iterations of the loop are left, of which at least one is not done in passes. ``back``: the
+    pass goes from the others.
     """
 
     program: Program
@@ -33,9 +35,30 @@ class TileCode:
     stencils: Stencils
     sweeps: int
     others: Mapping[str, str]
+    left: str
     tile: tuple[int, ...]
-    halo: int
+    halo: tuple[int, ...]
     back: bool = False
+
+    @property
+    def note(self) -> str:
+        """What the plan says of it."""
+        tile, halo, reach = (
+            " by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo), dict.fromkeys(self.stencils.reach))
+        )
+        return f"up to {self.sweeps} iterations in tiles of {tile} elements with a halo of {halo}, {reach} for each iteration"
+
+    @property
+    def turn(self) -> str:
+        """The code of how many iterations the passes forth and back do: after those all names stand for what they did."""
+        most, period = 2 * self.sweeps, self.stencils.period
+        return f"({self.left} - 1 if {self.left} <= {most} else {most}) // {period} * {period}"
+
+    def count(self) -> str:
+        """A line that says how many iterations the pass does, ``_sweeps``."""
+        period = self.stencils.period
+        both = f"{self.turn} // {period}"
+        return f"_sweeps = ({both}{'' if self.back else ' + 1'}) // 2 * {period}"
 
     @property
     def scalars(self) -> tuple[tuple[str, Slot], ...]:
@@ -49,37 +72,70 @@ class TileCode:
 
     def names(self) -> dict[str, object]:
         """The globals of ``body``."""
-        types = {f"_type{key}": np.dtype(self.arrays[name].dtype).type for key, (name, *_) in self.stencils.leaves.items()}
-        functions = {_name(number): self._function(stage) for number, stage in enumerate(self.stencils.stages)}
+        types = {element_type(key): np.dtype(self.arrays[name].dtype).type for key, (name, *_) in self.stencils.leaves.items()}
+        functions = {sweep_name(number): self._function(stage) for number, stage in enumerate(self.stencils.stages)}
         return {**BUILTINS, "_heap_array": intrinsics.heap_array, **types, **functions}
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Elements of a tile with its halo along each axis."""
+        return tuple(tile + 2 * halo for tile, halo in zip(self.tile, self.halo, strict=True))
+
+    def ends(self, key: str) -> tuple[str, str]:
+        """The arrays that a tile is loaded from and stored to."""
+        name, other = self.stencils.names[key], self.others[key]
+        return (other, name) if self.back else (name, other)
+
+    def places(self) -> list[str]:
+        """Lines that say where a tile is: what it owns, and from where to where it goes, but for the halo behind."""
+        lines = []
+        for axis, (tile, halo) in enumerate(zip(self.tile, self.halo, strict=True)):
+            lines.append(f"_own{axis} = _tile{axis} * {tile}")
+            lines.append(f"_from{axis}, _end{axis} = _own{axis} - {halo}, _own{axis} + {tile}")
+        return lines
+
+    def unless_overwritten(self, key: str, lines: list[str]) -> list[str]:
+        """``lines``, which move an array in or out, where the first iteration after that does not write all of it there.
+
+        Then nobody looks at what was: an iteration, which writes them first, always follows a pass.
+        """
+        stage = self.stencils.overwritten.get(key)
+        if stage is None:
+            return lines
+        inside = []
+        for axis, place in enumerate(stage.places):
+            assert place.axis is not None
+            each = stage.task.axes[place.axis]
+            start, count = ast.unparse(each.start), ast.unparse(each.count)
+            low, high = region(stage, axis, str((self.sweeps - 1) * self.stencils.reach[axis]))
+            inside.append(f"{start} <= {low} and {high} <= {start} + {count}")
+        return [f"if not ({' and '.join(inside)}):", *indented(lines)]
 
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
-        lines = []
-        for axis, tile in enumerate(self.tile):
-            lines.append(f"_own{axis} = _tile{axis} * {tile}")
-            lines.append(f"_from{axis}, _end{axis} = _own{axis} - {self.halo}, _own{axis} + {tile}")
-        shape = ", ".join(str(tile + 2 * self.halo) for tile in self.tile)
-        ends = [(key, self.stencils.names[key], self.others[key]) for key in self.stencils.leaves]
-        ends = [(key, other, name) if self.back else (key, name, other) for key, name, other in ends]
-        for key, old, _ in ends:
-            lines.append(f"{_in(key)} = _heap_array(_type{key}, {shape})")
-            lines += _copy(old, f"{_in(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo)
-        lines += [f"for _sweep in _range({self.sweeps}):", *indented(self._iteration())]
-        for key, _, new in ends:
-            lines += _copy(new, f"{new}[_i0, _i1] = {_in(key)}[_k0, _k1]", "_own", 0)
+        lines = [self.count(), *self.places()]
+        for key in self.stencils.leaves:
+            old, _ = self.ends(key)
+            lines.append(f"{in_tile(key)} = _heap_array({element_type(key)}, {', '.join(map(str, self.extents))})")
+            loaded = _copy(old, f"{in_tile(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo)
+            lines += self.unless_overwritten(key, loaded)
+        lines += ["for _sweep in _range(_sweeps):", *indented(self._iteration())]
+        for key in self.stencils.leaves:
+            _, new = self.ends(key)
+            stored = _copy(new, f"{new}[_i0, _i1] = {in_tile(key)}[_k0, _k1]", "_own", (0,) * AXES)
+            lines += self.unless_overwritten(key, stored)
         return generated(*lines)
 
     def _iteration(self) -> list[str]:
         """One iteration of the loop, in a tile: the more follow, the farther beyond what it owns."""
         reach = self.stencils.reach
-        lines = [f"_more{axis} = ({self.sweeps - 1} - _sweep) * {most}" for axis, most in enumerate(reach)]
+        lines = [f"_more{axis} = (_sweeps - 1 - _sweep) * {most}" for axis, most in enumerate(reach)]
         stages = itertools.count()
         for step in self.stencils.steps:
             if isinstance(step, Stage):
                 lines += self._call(next(stages), step)
             else:
-                stored, loaded = (", ".join(map(_in, names)) for names in (step.sources, step.sources.values()))
+                stored, loaded = (", ".join(map(in_tile, names)) for names in (step.sources, step.sources.values()))
                 lines.append(f"{stored} = {loaded}")
         return lines
 
@@ -89,21 +145,21 @@ class TileCode:
         for position, axis in enumerate(stage.task.axes):
             start, count = ast.unparse(axis.start), ast.unparse(axis.count)
             along = [each for each, place in enumerate(stage.places) if place.axis == position]
-            low, high = zip(*(_region(stage, each) for each in along), strict=True) if along else ((), ())
+            low, high = zip(*(region(stage, each) for each in along), strict=True) if along else ((), ())
             bounds += [f"_max({', '.join([start, *low])}) - _from{along[0]}" if along else start]
             stop = f"{start} + {count}"
             bounds += [f"_min({', '.join([stop, *high])}) - _from{along[0]}" if along else stop]
         for each, place in enumerate(stage.places):
             if place.axis is None:
-                first, end = _region(stage, each)
-                conditions.append(f"{first} <= {_fixed(place)} < {end}")
-        call = f"{_name(number)}({', '.join([*bounds, *_origins(), *map(_in, _keys(stage)), *self._passed(stage)])})"
+                first, end = region(stage, each)
+                conditions.append(f"{first} <= {fixed(place)} < {end}")
+        call = f"{sweep_name(number)}({', '.join([*bounds, *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)])})"
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
-    def _passed(self, stage: Stage) -> list[str]:
+    def passed(self, stage: Stage) -> list[str]:
         """The names that a loop reads from outside, tiles aside: arguments, host values and scalars."""
         task = stage.task
-        body = _InTile(stage).statements()
+        body = InTile(stage).statements()
         parameters = parameters_of(self.program, body)
         if any(parameter.kind not in ("leaf", "host") for parameter in parameters):
             raise NotTiled(f"line {task.span.line} reads or tells what changes on the device")
@@ -114,7 +170,7 @@ class TileCode:
     def _function(self, stage: Stage) -> Function:
         """One sweep of a loop over its part of the tile."""
         task = stage.task
-        body: Statements = _InTile(stage).statements()
+        body: Statements = InTile(stage).statements()
         bounds: list[str] = []
         for position in reversed(range(len(task.axes))):
             axis = task.axes[position]
@@ -129,11 +185,11 @@ class TileCode:
                 value = f"_assume_ge({index}, {least}) + _from{along}"
             loop = [f"for {index} in _range(_first{position}, _stop{position}):", f"    {axis.variable} = {value}", "    body"]
             body = generated(*loop, body=body)
-        arguments = [*bounds, *_origins(), *map(_in, _keys(stage)), *self._passed(stage)]
+        arguments = [*bounds, *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
         return make_function(f"{task.name}_sweep", arguments, body, {**task.names, **BUILTINS}, task.span)
 
 
-class _InTile(ast.NodeTransformer):
+class InTile(ast.NodeTransformer):
     """The body of a loop with elements of tiles for those of arrays."""
 
     def __init__(self, stage: Stage) -> None:
@@ -149,7 +205,7 @@ class _InTile(ast.NodeTransformer):
             case ast.Subscript(value=ast.Name(id=name) as array, slice=ast.Tuple(elts=elements) as index):
                 if name in self._stage.arrays:
                     index.elts = [self._moved(self.visit(each), axis) for axis, each in enumerate(elements)]
-                    array.id = _in(self._stage.arrays[name])
+                    array.id = in_tile(self._stage.arrays[name])
                     return node
         return self.generic_visit(node)
 
@@ -175,38 +231,48 @@ class _InTile(ast.NodeTransformer):
         return node
 
 
-def _name(number: int) -> str:
+def sweep_name(number: int) -> str:
+    """The function that is one sweep of a loop."""
     return f"_sweep{number}"
 
 
-def _in(key: str) -> str:
+def in_tile(key: str) -> str:
     """The tile of an array."""
     return f"_in_{key.lstrip('_')}"
 
 
-def _keys(stage: Stage) -> list[str]:
+def element_type(key: str) -> str:
+    """The global that is the type of an array's elements."""
+    return f"_type{key}"
+
+
+def keys_of(stage: Stage) -> list[str]:
+    """The arrays in tiles that a loop touches."""
     return sorted(set(stage.arrays.values()))
 
 
-def _origins() -> list[str]:
+def origins() -> list[str]:
+    """The names of where a tile begins."""
     return [f"_from{axis}" for axis in range(AXES)]
 
 
-def _fixed(place: Place) -> str:
+def fixed(place: Place) -> str:
+    """The code of an index that is the same in all iterations."""
     return f"({place.base} + {place.offset})" if place.base else f"{place.offset}"
 
 
-def _region(stage: Stage, axis: int) -> tuple[str, str]:
-    """From where to where along an axis a sweep in a tile goes, the iterations after it considered."""
+def region(stage: Stage, axis: int, more: str = "") -> tuple[str, str]:
+    """From where to where along an axis a sweep in a tile goes, the iterations after it considered: ``more`` for these."""
     below, above = stage.beyond[axis]
-    return f"_own{axis} - {below} - _more{axis}", f"_end{axis} + {above} + _more{axis}"
+    more = more or f"_more{axis}"
+    return f"_own{axis} - {below} - {more}", f"_end{axis} + {above} + {more}"
 
 
-def _copy(array: str, statement: str, first: str, halo: int) -> list[str]:
+def _copy(array: str, statement: str, first: str, halo: tuple[int, ...]) -> list[str]:
     """Elements of ``array`` that lie in a tile, from ``first`` on to ``halo`` beyond what it owns."""
     lines: list[str] = []
     for axis in range(AXES):
-        loop = f"for _i in _range(_max({first}{axis}, 0), _min(_end{axis} + {halo}, {array}.shape[{axis}])):"
+        loop = f"for _i in _range(_max({first}{axis}, 0), _min(_end{axis} + {halo[axis]}, {array}.shape[{axis}])):"
         inside = [f"_i{axis} = _assume_ge(_i, 0)", f"_k{axis} = _assume_ge(_i{axis} - _from{axis}, 0)"]
         lines += indented([loop, *indented(inside)], axis)
     return [*lines, *indented([statement], AXES)]

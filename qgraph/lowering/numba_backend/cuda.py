@@ -39,6 +39,7 @@ from qgraph.lowering.numbers.typing_contexts import Compilers, NumberTarget, Num
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import (
     canonical,
+    with_shared_by_launch,
     without_fused_negations,
     without_results,
     without_unread_parameters,
@@ -293,7 +294,8 @@ def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[No
 def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
     with _NVVM_LOCK:
         text: str = unit.compile().decode()
-    text = without_unread_parameters(without_fused_negations(without_results(text.strip("\x00").strip())))
+    text = with_shared_by_launch(text.strip("\x00").strip())
+    text = without_unread_parameters(without_fused_negations(without_results(text)))
     if capability >= PROGRAMMATIC:
         _check_waits_first(text)
         text = _wait_late(text)

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from qgraph.ir.blocks import SHARED_ALIGNMENT, STATIC_SHARED, shared_place
+
 _DEFINITION = re.compile(r"^[ \t]*(?P<before>(?:\.\w+[ \t]+|\([^()]*\)[ \t]*|\d+[ \t]+)+)(?P<name>[A-Za-z_$][\w$]*)", re.M)
 _REGISTER = re.compile(r"%\w+")
 # What `red` can do of what `atom` can.
@@ -57,6 +59,32 @@ def without_fused_negations(ptx: str) -> str:
     and forgets the sign of ``y``: that instruction has no negated operands.
     """
     return _NEGATION.sub(r"not.b\g<bits> \g<to>, \g<of>;\n\tadd.s\g<bits> \g<to>, \g<to>, 1;", ptx)
+
+
+_SHARED = re.compile(
+    r"^[ \t]*(?:\.\w+[ \t]+)*\.shared[ \t]+\.align[ \t]+\d+[ \t]+\.b8[ \t]+(?P<name>[\w$]+)\[(?P<size>\d+)\];\n", re.M
+)
+
+
+def with_shared_by_launch(ptx: str) -> str:
+    """Shared arrays that are more than a kernel has for the asking become parts of the one that its launch asks for.
+
+    NVVM shall know them as several: it then knows that no two share memory.
+    """
+    places: dict[str, int] = {}
+    end = 0
+    for match in _SHARED.finditer(ptx):
+        places[match["name"]] = shared_place(end)
+        end = places[match["name"]] + int(match["size"])
+    if end <= STATIC_SHARED:
+        return ptx
+    all_of_them = f".extern .shared .align {SHARED_ALIGNMENT} .b8 _all_shared[];\n"
+
+    def place(match: re.Match[str]) -> str:
+        return f"_all_shared+{places[match['name']] + int(match['more'] or 0)}"
+
+    ptx = _SHARED.sub(lambda match: all_of_them if places[match["name"]] == 0 else "", ptx)
+    return re.sub(rf"\b(?P<name>{'|'.join(map(re.escape, places))})(?![\w$])(?:\+(?P<more>\d+))?", place, ptx)
 
 
 _HEADER = re.compile(r"(?P<before>\.entry\s+[\w$]+\s*\()(?P<parameters>[^)]*)\)")

@@ -30,6 +30,7 @@ _SUCCESS, _NOT_READY = 0, 600
 # What cuInit says in a child process of one that has called it.
 _NOT_INITIALIZED = "CUDA_ERROR_NOT_INITIALIZED"
 _ATTRIBUTE_MULTIPROCESSORS = 16
+_ATTRIBUTE_SHARED_OPTIN = 97
 _ATTRIBUTE_MAJOR = 75
 _ATTRIBUTE_MINOR = 76
 
@@ -140,6 +141,8 @@ class DeviceContext:
         self.name = _decode(call(driver.cuDeviceGetName, 256, self._device).split(b"\0")[0])
         self.capability: tuple[int, int] = (self._attribute(_ATTRIBUTE_MAJOR), self._attribute(_ATTRIBUTE_MINOR))
         self.multiprocessors: int = self._attribute(_ATTRIBUTE_MULTIPROCESSORS)
+        # Bytes of shared memory that a block may ask for.
+        self.shared: int = self._attribute(_ATTRIBUTE_SHARED_OPTIN)
         self.epoch = 0
         # What was found out about this device once (`cuda_probe`), for as long as the epoch lasts.
         self.notes: dict[str, Any] = {}

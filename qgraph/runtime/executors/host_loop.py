@@ -266,8 +266,8 @@ def _launch_nodes(nodes: tuple[KernelNode | GraphNode, ...], stream: int) -> Non
         if isinstance(kernel, GraphNode):
             kernel.run(stream)
             continue
-        parameters = kernel.launch.kernelParams
+        parameters, shared = kernel.launch.kernelParams, kernel.code.shared
         blocks, threads, down, threads_down, times = kernel.shape
-        code = launch(kernel.function, blocks, down, times, threads, threads_down, 1, 0, stream, parameters, 0)[0]
+        code = launch(kernel.function, blocks, down, times, threads, threads_down, 1, shared, stream, parameters, 0)[0]
         if code != 0:
             raise failure(code, "cuLaunchKernel")

@@ -15,7 +15,7 @@ from qgraph import forks
 from qgraph.ir.artifacts import COARSENING, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
 from qgraph.ir.program import Branch, Loop
 from qgraph.nodes.kind import Readers, kind_of
-from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles, resident_rows, threads_per_row
+from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles, one_block_each, resident_rows, threads_per_row
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.deferred_errors import FaultReader
 from qgraph.runtime.values.prepared_call import Call
@@ -160,8 +160,12 @@ class SimulatorExecutable:
         several = code.several and count > _BLOCK * COARSENING
         if code.plane and count:
             axes = [call.host[self._hosts[name]] for name in code.counts[0]]
-            tiles = code.plane == "tiles"
-            shape = in_tiles(axes, _BLOCK) if tiles else by_rows(axes, _BLOCK, *code.share(several=several))
+            if code.task.block is not None:
+                shape = one_block_each(axes, code.task.block.threads)
+            elif code.plane == "tiles":
+                shape = in_tiles(axes, _BLOCK)
+            else:
+                shape = by_rows(axes, _BLOCK, *code.share(several=several))
             down = -(-shape.blocks_down // _STRIDED_GRID)
             return shape if down == 1 else shape._replace(blocks_down=down, times=_STRIDED_GRID)
         return Shape(-(-count // (_BLOCK * COARSENING if several else _BLOCK)), _BLOCK)

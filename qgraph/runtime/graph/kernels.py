@@ -22,6 +22,7 @@ from qgraph.runtime.graph.launch_shapes import (
     Shape,
     by_rows,
     in_tiles,
+    one_block_each,
     resident,
     resident_rows,
     threads_per_row,
@@ -31,6 +32,7 @@ DEFAULT_BLOCK_SIZE = 256
 _RESIDENT_THREADS = 2048  # of one multiprocessor, at most
 _INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 _MAX_THREADS_PER_BLOCK = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 # --- code --------------------------------------------------------------------------------------------------------------
@@ -63,9 +65,9 @@ class LoadedCode:
             call(driver.cuLibraryUnload, self._library)
 
 
-def occupancy_grid(function: Any, block: int, device: DeviceContext) -> int:
-    """How many blocks of ``block`` threads fit on the device at once; at least 1."""
-    blocks = call(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, function, block, 0)
+def occupancy_grid(function: Any, block: int, device: DeviceContext, shared: int = 0) -> int:
+    """How many blocks of ``block`` threads, which ask for ``shared`` bytes, fit on the device at once; at least 1."""
+    blocks = call(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, function, block, shared)
     return max(1, int(blocks) * device.multiprocessors)
 
 
@@ -120,11 +122,16 @@ class KernelNode:
         self.pointers, sizes = setting.parameters.bind(index, bit, code, loop)
         verify_layout(self.function, code.entry, sizes)
         self.block = 1 if code.single else setting.block(self.function)
+        if code.task.block is not None:
+            self.block = math.prod(code.task.block.threads)
+        if code.shared:
+            attribute = driver.CUfunction_attribute(_MAX_DYNAMIC_SHARED)
+            call(driver.cuFuncSetAttribute, self.function, attribute, code.shared)
         self.block = min(self.block, REDUCTION_BLOCK) if code.reduces else self.block
         # Shuffles ask all threads of a warp.
         self.block = max(self.block // WARP, 1) * WARP if code.reduces and (code.task.reductions or code.handed) else self.block
         # As many blocks as run at once: the grid of loops that stride over what only the device can count, and of reductions.
-        self._resident = occupancy_grid(self.function, self.block, setting.device)
+        self._resident = occupancy_grid(self.function, self.block, setting.device, code.shared)
         self._most = 1 if code.single else self._resident
         self._most = min(self._most, MAX_PARTIALS) if code.reduces else self._most
         self.shape = Shape(self._most if code.on_device else 1, self.block)
@@ -144,6 +151,7 @@ class KernelNode:
         self.launch = driver.CUDA_KERNEL_NODE_PARAMS()
         self.launch.func = self.function
         self.launch.blockDimZ = 1
+        self.launch.sharedMemBytes = self.code.shared
         self.take_shape(self.shape)
         self.launch.kernelParams = ctypes.addressof(self.pointers)
 
@@ -216,8 +224,13 @@ class KernelNode:
         return shape
 
     def _over_plane(self, extents: Sequence[int], *, several: bool) -> Shape:
-        tiles = self.code.plane == "tiles"
-        shape = in_tiles(extents, self.block) if tiles else by_rows(extents, self.block, *self.code.share(several=several))
+        if self.code.plane == "blocks":
+            assert self.code.task.block is not None
+            shape = one_block_each(extents, self.code.task.block.threads)
+        elif self.code.plane == "tiles":
+            shape = in_tiles(extents, self.block)
+        else:
+            shape = by_rows(extents, self.block, *self.code.share(several=several))
         self._check_axes(extents)
         if shape.blocks > MAX_GRID or shape.times > MAX_GRID_DOWN:
             raise self._too_long(f"this loop has {math.prod(extents)} iterations, more than a launch holds")

@@ -96,6 +96,13 @@ def in_tiles(extents: Sequence[int], threads: int) -> Shape:
     return Shape(-(-columns // across), across * TILE_HEIGHT, -(-down // times), 1, times)
 
 
+def one_block_each(extents: Sequence[int], threads: Sequence[int]) -> Shape:
+    """The shape for a loop of two axes of which a block, so many threads along x and y, does each iteration."""
+    rows, columns = (max(extent, 1) for extent in extents)
+    times = -(-rows // MAX_GRID_DOWN)
+    return Shape(columns, threads[0], -(-rows // times), threads[1], times)
+
+
 def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP, most: int | None = None) -> Shape:
     """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
 

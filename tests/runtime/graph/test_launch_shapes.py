@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from qgraph.errors import ArgumentError
 from qgraph.ir.artifacts import WARP
-from qgraph.runtime.graph.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles, resident_rows
+from qgraph.ir.blocks import BlockShape
+from qgraph.runtime.graph.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles, one_block_each, resident_rows
 
 SIZES = st.integers(0, 2**40) | st.integers(0, 300)
 
@@ -114,11 +115,18 @@ def test_tiles():
     assert in_tiles((3_000_000, 5), 100) == (1, 96, 46875, 1, 2)
 
 
-@pytest.mark.parametrize("plane", ["rows", "tiles"])
+def test_a_block_for_each_iteration():
+    assert one_block_each((3, 5), (32, 16)) == (5, 32, 3, 16, 1)
+    assert one_block_each((0, 0), (8, 2)) == (1, 8, 1, 2, 1)
+    assert one_block_each((100_000, 5), (8, 2)) == (5, 8, 50_000, 2, 2)
+
+
+@pytest.mark.parametrize("plane", ["rows", "tiles", "blocks"])
 def test_what_a_launch_cannot_hold_is_refused(plane):
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
-    code = SimpleNamespace(plane=plane, task=SimpleNamespace(span=None), share=lambda *, several: (1, 1))
+    task = SimpleNamespace(span=None, block=BlockShape((8, 2), 0, ""))
+    code = SimpleNamespace(plane=plane, task=task, share=lambda *, several: (1, 1))
     node.code, node.block = code, 8
     most = 2**31 - 1
     assert node._over_plane((most, 2), several=False).times > 1

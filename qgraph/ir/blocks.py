@@ -1,0 +1,30 @@
+"""Blocks of threads that do an iteration together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Bytes of shared memory that a block has for the asking; more than those a kernel must be launched with.
+STATIC_SHARED = 48 * 1024
+# The most that it may have from compute capability 9.0 on.
+MOST_SHARED = 227 * 1024
+# What lies in shared memory begins at a multiple of so many bytes.
+SHARED_ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """The block of threads that does an iteration of a task: its body has barriers, and finds its threads itself.
+
+    ``threads``: along x and y. ``shared``: bytes of shared memory that a launch must ask for. ``where``: the host value that is
+    not 0 where the task runs at all.
+    """
+
+    threads: tuple[int, int]
+    shared: int
+    where: str
+
+
+def shared_place(first: int) -> int:
+    """Where an array in shared memory may begin that comes behind ``first`` bytes."""
+    return -(-first // SHARED_ALIGNMENT) * SHARED_ALIGNMENT

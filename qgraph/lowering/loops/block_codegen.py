@@ -1,0 +1,301 @@
+"""The code of a pass over memory on CUDA: what one block of threads does with a tile."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.blocks import STATIC_SHARED, shared_place
+from qgraph.ir.functions import Function
+from qgraph.ir.trees import load
+from qgraph.lowering.codegen.cooperative_codegen import renamed
+from qgraph.lowering.codegen.cooperative_rows import stored_in
+from qgraph.lowering.codegen.generated_names import Statements, generated, indented, shared_arrays, walk
+from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
+from qgraph.lowering.loops.stencils import AXES, Access, NotTiled, Stage
+from qgraph.lowering.loops.tile_codegen import (
+    InTile,
+    TileCode,
+    element_type,
+    fixed,
+    in_tile,
+    keys_of,
+    origins,
+    region,
+    sweep_name,
+)
+from qgraph.source import copied
+
+# The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
+_TOGETHER = 150
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCode(TileCode):
+    """Writes what a block does: tiles lie in shared memory, and between two loops there is a barrier.
+
+    A thread has ``rows`` neighbouring rows, and of these every column that is a multiple of ``lanes`` apart.
+    """
+
+    rows: int = 1
+    lanes: int = 1
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads of a block along x and y."""
+        return self.lanes, self.extents[0] // self.rows
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory that a launch must ask for."""
+        sizes = [np.dtype(self.arrays[leaf].dtype).itemsize for leaf, *_ in self.stencils.leaves.values()]
+        used = shared_bytes(sizes, self.extents)
+        return used if used > STATIC_SHARED else 0
+
+    def names(self) -> dict[str, object]:
+        """The globals of ``body``."""
+        types = {element_type(key): np.dtype(self.arrays[name].dtype) for key, (name, *_) in self.stencils.leaves.items()}
+        functions = {sweep_name(number): self._function(stage) for number, stage in enumerate(self.stencils.stages)}
+        return {**BUILTINS, **types, **functions}
+
+    def body(self) -> Statements:
+        """Load the tile with its halo, run all sweeps there, and store what it owns."""
+        size = self.extents[0] * self.extents[1]
+        memory = [f"{in_tile(key)} = _cuda.shared.array({size}, {element_type(key)})" for key in self.stencils.leaves]
+        lines = ["_lane = _assume_u32(_cuda.threadIdx.x)", "_part = _assume_u32(_cuda.threadIdx.y)"]
+        lines += [self.count(), *self.places()]
+        for key in self.stencils.leaves:
+            lines += self.unless_overwritten(key, self._load(self.ends(key)[0], in_tile(key)))
+        lines += ["_cuda.syncthreads()", "_left = _sweeps", "while _left > 0:"]
+        stands = {key: key for key in self.stencils.leaves}
+        for _ in range(self.stencils.period):
+            iteration, stands = self._turn(stands)
+            lines += indented(iteration)
+        for key in self.stencils.leaves:
+            lines += self.unless_overwritten(key, self._store(self.ends(key)[1], in_tile(key)))
+        return [*shared_arrays(self.stencils.stages[0].task.span, memory), *generated(*lines)]
+
+    def _turn(self, stands: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        """One iteration of the loop. ``stands``: which tile each name stands for; and the same behind it."""
+        lines = ["_left -= 1", *(f"_more{axis} = _left * {most}" for axis, most in enumerate(self.stencils.reach))]
+        stages = itertools.count()
+        for step in self.stencils.steps:
+            if isinstance(step, Stage):
+                lines += [*self._sweep(next(stages), step, stands), "_cuda.syncthreads()"]
+            else:
+                stands = step.after(stands)
+        return lines, stands
+
+    def _load(self, array: str, tile: str) -> list[str]:
+        """All elements of a tile that there are; for others one at the edge of the array, and nobody looks at it."""
+        columns = self.extents[1]
+        return [
+            "_k1 = _lane",
+            f"while _k1 < {columns}:",
+            f"    _i1 = _assume_ge(_max(_min(_from1 + _k1, {array}.shape[1] - 1), 0), 0)",
+            f"    for _r in _range({self.rows}):",
+            f"        _k0 = _assume_u32(_part * {self.rows} + _r)",
+            f"        _i0 = _assume_ge(_max(_min(_from0 + _k0, {array}.shape[0] - 1), 0), 0)",
+            f"        {tile}[_assume_u32(_k0 * {columns} + _k1)] = {array}[_i0, _i1]",
+            f"    _k1 = _assume_u32(_k1 + {self.lanes})",
+        ]
+
+    def _store(self, array: str, tile: str) -> list[str]:
+        """What the tile owns."""
+        halo, columns = self.halo, self.extents[1]
+        return [
+            "_k1 = _lane",
+            f"while _k1 < {self.tile[1]} and _own1 + _k1 < {array}.shape[1]:",
+            "    _i1 = _assume_ge(_own1 + _k1, 0)",
+            f"    for _r in _range({self.rows}):",
+            f"        _k0 = _assume_u32(_part * {self.rows} + _r)",
+            "        _i0 = _assume_ge(_own0 + _k0, 0)",
+            f"        if _k0 < {self.tile[0]} and _i0 < {array}.shape[0]:",
+            f"            {array}[_i0, _i1] = {tile}[_assume_u32((_k0 + {halo[0]}) * {columns} + _k1 + {halo[1]})]",
+            f"    _k1 = _assume_u32(_k1 + {self.lanes})",
+        ]
+
+    def _sweep(self, number: int, stage: Stage, stands: Mapping[str, str]) -> list[str]:
+        """A loop where the tile has a part in it."""
+        bounds, conditions = [], []
+        for axis, place in enumerate(stage.places):
+            low, high = region(stage, axis)
+            if place.axis is None:
+                conditions.append(f"{low} <= {fixed(place)} < {high}")
+                bounds += [f"{fixed(place)} - _from{axis}", f"{fixed(place)} - _from{axis} + 1"]
+            else:
+                each = stage.task.axes[place.axis]
+                start = ast.unparse(each.start)
+                bounds += [
+                    f"_max({start}, {low}) - _from{axis}",
+                    f"_max(_min({start} + {ast.unparse(each.count)}, {high}) - _from{axis}, 0)",
+                ]
+        given = [f"_assume_u32({bound})" for bound in bounds]
+        given += ["_lane", "_part", *origins(), *(in_tile(stands[key]) for key in keys_of(stage)), *self.passed(stage)]
+        call = f"{sweep_name(number)}({', '.join(given)})"
+        return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
+
+    def _function(self, stage: Stage) -> Function:
+        """What a thread does of a loop in a tile: rows from ``_low0`` on are dealt out, so all threads but a few have as many.
+
+        The last of them begins where it has as many, too, and leaves the stores of rows of others to those.
+        """
+        task = stage.task
+        body: list[ast.stmt] = []
+        each = _InBlock(stage, self.extents[1])
+        one = [*each.variables("_row"), *each.statements(0)]
+        rows = generated(
+            "for _row in _range(_first, _min(_first + " + str(self.rows) + ", _high0)):",
+            "    _next = _low1 + _lane",
+            "    while _next < _high1:",
+            "        _column = _assume_u32(_next)",
+            f"        _next += {self.lanes}",
+            f"        _at = _assume_ge(_assume_u32(_row * {self.extents[1]} + _column), {each.least})",
+            "        one",
+            one=one,
+        )
+        if self.rows > 1 and each.can_jam:
+            together, stores = each.jammed(self.rows)
+            body = generated(
+                f"if _high0 - _low0 >= {self.rows}:",
+                f"    _row = _assume_u32(_min(_first, _high0 - {self.rows}))",
+                "    _skip = _first - _row",
+                "    _column = _assume_u32(_low1 + _lane)",
+                "    while _column < _high1:",
+                f"        _at = _assume_ge(_assume_u32(_row * {self.extents[1]} + _column), {each.least})",
+                "        together",
+                "        stores",
+                f"        _column = _assume_u32(_column + {self.lanes})",
+                "    return",
+                together=together,
+                stores=stores,
+            )
+        begin = generated(f"_first = _assume_u32(_low0 + _part * {self.rows})", "if _first >= _high0: return")
+        arguments = [f"{bound}{axis}" for axis in range(AXES) for bound in ("_low", "_high")]
+        arguments += ["_lane", "_part", *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
+        return make_function(f"{task.name}_sweep", arguments, [*begin, *body, *rows], {**task.names, **BUILTINS}, task.span)
+
+
+def shared_bytes(sizes: Sequence[int], extents: Sequence[int]) -> int:
+    """Bytes of a tile of each of some arrays, with elements of so many bytes."""
+    end = 0
+    for size in sizes:
+        end = shared_place(end) + size * extents[0] * extents[1]
+    return end
+
+
+class _InBlock:
+    """The body of a loop with elements of tiles in shared memory, which have one index.
+
+    Each access is ``_at``, the place of row ``_row`` and column ``_column``, plus a constant.
+    """
+
+    def __init__(self, stage: Stage, columns: int) -> None:
+        self._stage = stage
+        self._columns = columns
+        self._variables = {place.axis: axis for axis, place in enumerate(stage.places) if place.axis is not None}
+        if not len(self._variables) == len(stage.task.axes) == sum(place.axis is not None for place in stage.places):
+            raise NotTiled(f"line {stage.task.span.line} has a variable that is no index of what it writes")
+        # Where an index is least it is not negative.
+        self.least = max(0, *(-self._offset(access) for access in stage.accesses))
+
+    def _offset(self, access: Access) -> int:
+        return access.places[0].offset * self._columns + access.places[1].offset
+
+    def variables(self, row: str) -> Statements:
+        """The loop's own variables, where they are used."""
+        used = {node.id for node in walk(self.statements(0)) if isinstance(node, ast.Name)}
+        lines = []
+        for position, axis in enumerate(self._stage.task.axes):
+            if axis.variable in used:
+                along = self._variables[position]
+                lines.append(f"{axis.variable} = _from{along} + {row if along == 0 else '_column'}")
+        return generated(*lines)
+
+    def statements(self, row: int) -> list[ast.stmt]:
+        """A copy, ``row`` rows below ``_at``."""
+        body = copied(list(self._stage.task.body))
+        subscripts = [
+            node
+            for node in walk(body)
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in self._stage.arrays
+            if isinstance(node.slice, ast.Tuple)
+        ]
+        for node, access in zip(subscripts, self._stage.accesses, strict=True):
+            by = row * self._columns + self._offset(access)
+            index: ast.expr = load("_at")
+            if by:
+                index = ast.BinOp(index, ast.Add() if by > 0 else ast.Sub(), ast.Constant(abs(by)))
+            node.slice = index
+            assert isinstance(node.value, ast.Name)
+            node.value.id = in_tile(access.array)
+        return [InTile(self._stage).visit(each) for each in body]
+
+    @property
+    def can_jam(self) -> bool:
+        """Whether loads of several iterations may come before the stores of all: no iteration looks at what it stored."""
+        body = self._stage.task.body
+        nodes = list(operations(body, self._stage.task.names))
+        if (
+            len(nodes) > _TOGETHER
+            or has_loops(nodes)
+            or any(isinstance(each, ast.comprehension | ast.Lambda) for each in nodes)
+        ):
+            return False
+        written: set[str] = set()
+        for statement in body:
+            match statement:
+                case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+                    pass
+                case _:
+                    return False
+            stores = [each for each in ast.walk(target) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
+            if written & self._touched(statement) or stores not in ([], [target]):
+                return False
+            written |= self._touched(target)
+        return True
+
+    def _touched(self, node: ast.AST) -> set[str]:
+        arrays = self._stage.arrays
+        return {arrays[each.id] for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in arrays}
+
+    def jammed(self, rows: int) -> tuple[Statements, Statements]:
+        """What ``rows`` iterations compute, and then their stores."""
+        own = stored_in(self._stage.task.body) | {axis.variable for axis in self._stage.task.axes}
+        together: list[ast.stmt] = []
+        all_stores: list[ast.stmt] = []
+        last: list[ast.stmt] = []
+        for row in range(rows):
+            new = {name: f"_row{row}_{name}" for name in own}
+            statements, stores = _stores_apart(self.statements(row), f"_row{row}_stored")
+            together += renamed([*self.variables(f"(_row + {row})"), *statements], new)
+            all_stores += stores
+            last += generated(f"if _skip <= {row}:", "    stores", stores=stores)
+        return together, generated("if _skip == 0:", "    all", "else:", "    last", all=all_stores, last=last)
+
+
+def _stores_apart(statements: Sequence[ast.stmt], name: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Plain statements that leave what they would store under names, and the stores."""
+    before: list[ast.stmt] = []
+    stores: list[ast.stmt] = []
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                pass
+            case ast.AugAssign(target=ast.Subscript() as target, op=operator, value=added):
+                loaded = copied(target)
+                loaded.ctx = ast.Load()
+                # Typed as the assignment was: an operator and its assignment have one rule.
+                value = ast.copy_location(ast.BinOp(loaded, operator, added), statement)
+            case _:
+                before.append(statement)
+                continue
+        own = f"{name}{len(stores)}"
+        before.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(own, ast.Store()), target)], value), statement))
+        stored = ast.copy_location(ast.Name(own, ast.Load()), target)
+        stores.append(ast.copy_location(ast.Assign([target], stored), statement))
+    return before, stores

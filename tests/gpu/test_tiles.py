@@ -1,0 +1,98 @@
+"""Tiles of the sizes that loops of stencils have on a device give the elements of plain loops, bit for bit in integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+from benchmarks.overlapped_tiles import fdtd, heat, jacobi
+from qgraph.lowering.loops import overlapped_tiles
+
+SHAPES = [(300, 500), (257, 1001), (1030, 129), (113, 4), (5, 300)]
+COUNTS = (1, 7, 16, 33, 60)
+
+
+@pytest.fixture(autouse=True)
+def arrays_of_any_size(monkeypatch):
+    """No array is too small for tiles."""
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_LARGE", 0)
+
+
+def counting(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + 2 * u[i + 1, j] + 3 * u[i, j - 1] + 4 * u[i, j + 1]) % 1009
+        u, v = v, u
+
+
+def in_place(p, q, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(p.shape[0] - 1, p.shape[1] - 1):
+            p[i, j] = (p[i, j] + q[i + 1, j] - q[i, j + 1] + i) % 1009
+        for i, j in qgraph.ndrange((1, p.shape[0]), (1, p.shape[1])):
+            if (i + j) % 3 != 0:
+                q[i, j] = (q[i, j] + p[i - 1, j] - p[i, j - 1] + j) % 997
+
+
+def far_away(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((3, u.shape[0] - 3), (3, u.shape[1] - 3)):
+            v[i, j] = (u[i - 3, j + 3] + 2 * u[i + 2, j - 3] + 3 * u[i, j]) % 1009
+        for j in range(u.shape[1]):
+            v[0, j] = v[1, j] % 7
+        u, v = v, u
+
+
+def run(function, arrays, count, **options):
+    """What the arrays hold after a call."""
+    kernel = qgraph.kernel(backend="cuda", **options)(function)
+    moved = [qgraph.asarray(array.copy(), backend="cuda") for array in arrays]
+    if options.get("fuse"):
+        assert "in two passes over memory" in str(kernel.plan(*moved, count))
+    kernel(*moved, count)
+    return [qgraph.to_numpy(array) for array in moved]
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
+@pytest.mark.parametrize("function", [counting, in_place, far_away])
+def test_integers_are_those_of_the_plain_loop(function, dtype):
+    for shape in SHAPES:
+        arrays = [np.random.default_rng(k).integers(0, 1000, shape).astype(dtype) for k in range(2)]
+        for count in COUNTS:
+            for mine, plain in zip(run(function, arrays, count, fuse=True), run(function, arrays, count), strict=True):
+                np.testing.assert_array_equal(mine, plain, err_msg=f"{shape}, {count}")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("function", [jacobi, heat, fdtd])
+def test_floats_are_those_of_the_plain_loop(function, dtype):
+    for shape in SHAPES[:3]:
+        arrays = [np.random.default_rng(k).random(shape).astype(dtype) for k in range(3 if function is fdtd else 2)]
+        for count in COUNTS:
+            for mine, plain in zip(run(function, arrays, count, fuse=True), run(function, arrays, count), strict=True):
+                np.testing.assert_allclose(mine, plain, rtol=1e-5, atol=1e-5, err_msg=f"{shape}, {count}")
+
+
+@pytest.mark.parametrize("options", [{"graph": False}, {"conditional": "host"}], ids=str)
+def test_launches_ask_for_shared_memory(options):
+    arrays = [np.random.default_rng(k).integers(0, 1000, SHAPES[0]) for k in range(2)]
+    for mine, plain in zip(run(counting, arrays, 60, fuse=True, **options), run(counting, arrays, 60), strict=True):
+        np.testing.assert_array_equal(mine, plain)
+
+
+def test_the_same_kernel_for_large_and_small_arrays(monkeypatch):
+    """Where arrays are small the kernel is one block, then tiles, then one block again."""
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_LARGE", 1 << 20)
+    fused, plain = (qgraph.kernel(backend="cuda", fuse=fuse)(counting) for fuse in (True, False))
+    for shape in [(40, 40), (600, 700), (30, 50), (500, 900)]:
+        found = []
+        for kernel in (fused, plain):
+            moved = [
+                qgraph.asarray(np.random.default_rng(k).integers(0, 1000, shape, dtype=np.int32), backend="cuda")
+                for k in range(2)
+            ]
+            kernel(*moved, 40)
+            found.append([qgraph.to_numpy(array) for array in moved])
+        np.testing.assert_array_equal(*found)
+        assert ("one block" in fused.last_launch.reason) == (shape[0] < 100), fused.last_launch.reason
