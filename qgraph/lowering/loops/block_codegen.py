@@ -31,7 +31,7 @@ from qgraph.lowering.loops.tile_codegen import (
 from qgraph.source import copied
 
 # The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
-_TOGETHER = 150
+_TOGETHER = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +91,19 @@ class BlockCode(TileCode):
         return lines, stands
 
     def _load(self, array: str, tile: str) -> list[str]:
-        """All elements of a tile that there are; for others one at the edge of the array, and nobody looks at it."""
-        columns = self.extents[1]
-        return [
-            "_k1 = _lane",
-            f"while _k1 < {columns}:",
-            f"    _i1 = _assume_ge(_max(_min(_from1 + _k1, {array}.shape[1] - 1), 0), 0)",
-            f"    for _r in _range({self.rows}):",
-            f"        _k0 = _assume_u32(_part * {self.rows} + _r)",
-            f"        _i0 = _assume_ge(_max(_min(_from0 + _k0, {array}.shape[0] - 1), 0), 0)",
-            f"        {tile}[_assume_u32(_k0 * {columns} + _k1)] = {array}[_i0, _i1]",
-            f"    _k1 = _assume_u32(_k1 + {self.lanes})",
+        """All elements of a tile that there are; for others one at the edge of the array, and nobody looks at it.
+
+        All loads of a thread come before its first store, so that the memory answers them together.
+        """
+        rows, columns = range(self.rows), range(0, self.extents[1], self.lanes)
+        lines = [
+            f"_i0_{r} = _assume_ge(_max(_min(_from0 + _part * {self.rows} + {r}, {array}.shape[0] - 1), 0), 0)" for r in rows
+        ]
+        lines += [f"_i1_{c} = _assume_ge(_max(_min(_from1 + _lane + {c}, {array}.shape[1] - 1), 0), 0)" for c in columns]
+        lines += [f"_loaded_{r}_{c} = {array}[_i0_{r}, _i1_{c}]" for r in rows for c in columns]
+        lines.append(f"_at = _assume_u32(_part * {self.rows * self.extents[1]} + _lane)")
+        return lines + [
+            f"{tile}[_assume_u32(_at + {r * self.extents[1] + c})] = _loaded_{r}_{c}" for r in rows for c in columns
         ]
 
     def _store(self, array: str, tile: str) -> list[str]:
