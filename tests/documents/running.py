@@ -27,7 +27,7 @@ def run(page: Path, folder: Path, after: Callable[[Block, dict[str, Any]], None]
     anything. ``after`` sees the names after each block.
     """
     shown = blocks(page.read_text())
-    name = page.stem.replace("-", "_")
+    name = f"page_{page.stem}"
     module = types.ModuleType(name)
     sys.modules[name] = module
     try:
