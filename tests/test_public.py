@@ -108,6 +108,8 @@ def test_programs_of_the_readme_run(program, tmp_path):
 
 def test_the_figures_are_those_of_the_result_files():
     assert readme.rewrite(README.read_text(), readme.six(RESULTS)) == README.read_text()
+    guide = readme.GUIDE.read_text()
+    assert readme.rewrite(guide, readme.measured("slow_to_fast", RESULTS, "../../benchmarks/results")) == guide
     assert readme.PERFORMANCE.read_text() == f"{readme.HEAD}\n\n{readme.figures(RESULTS)}\n"
 
 

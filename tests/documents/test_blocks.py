@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
+from benchmarks import slow_to_fast
 from tests.conftest import THOROUGH
 from tests.documents.pages import DOCS, blocks
 from tests.documents.running import assert_said, ours, run
@@ -68,3 +70,8 @@ def test_dots_are_anything():
     assert_said("took ... us\n", "took 12.5 us\n", "here")
     with pytest.raises(AssertionError):
         assert_said("took ... us\n", "took 12.5 ms\n", "here")
+
+
+@pytest.mark.parametrize("step", [slow_to_fast.as_in_numpy, slow_to_fast.in_one_loop, slow_to_fast.looks_seldom])
+def test_what_is_measured_is_what_the_page_shows(step):
+    assert f"@qgraph.kernel\n{inspect.getsource(step)}" in (DOCS / "guide" / "slow_to_fast.md").read_text()
