@@ -1,8 +1,7 @@
 """Write the pictures of plans and the pages of errors from what qgraph does now: ``python -m tests.documents``."""
 
-from tests.documents import pictures
+from tests.documents import generated
 
-for page in pictures.pages():
-    for path, svg in pictures.drawn(page):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(svg)
+for path, text in generated.files():
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
