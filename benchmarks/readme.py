@@ -1,4 +1,7 @@
-"""Write docs/performance.md, a table of its guide and six figures of README.md from the result files: ``python -m benchmarks.readme [--check]``."""
+"""Write figures into documents from the result files: ``python -m benchmarks.readme [--check]``.
+
+docs/performance.md is all of them, README.md has six, docs/guide/slow_to_fast.md the table of its program.
+"""
 
 from __future__ import annotations
 

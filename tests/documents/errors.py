@@ -14,13 +14,13 @@ from tests.documents.pages import DOCS
 FOLDER = DOCS / "errors"
 # The page of each class, and what it is about; all other classes share one.
 PAGES = {
-    "KernelSyntaxError": "The kernel says something that the language does not have. It is raised when a kernel is decorated, or at "
-    "its first call with arguments of some types; nothing has run.",
-    "KernelTypeError": "Values have types that cannot be compiled, or that would give another answer than Python's. It is raised at "
-    "the first call with arguments of some types; nothing has run.",
+    "KernelSyntaxError": "The kernel says something that the language does not have. It is raised when a kernel is decorated, "
+    "or at its first call with arguments of some types; nothing has run.",
+    "KernelTypeError": "Values have types that cannot be compiled, or that would give another answer than Python's. It is "
+    "raised at the first call with arguments of some types; nothing has run.",
     "ArgumentError": "A call passed something that does not fit. The kernel works with other arguments.",
-    "DataRaceError": "Iterations of a parallel loop touch one element, and one of them writes it: surely, for the values of this "
-    "call. Nothing has run. `kernel.check(...)` raises it, too, for what it found in a run on copies. "
+    "DataRaceError": "Iterations of a parallel loop touch one element, and one of them writes it: surely, for the values of "
+    "this call. Nothing has run. `kernel.check(...)` raises it, too, for what it found in a run on copies. "
     "[When is a loop parallel?](../language.md#when-is-a-loop-parallel)",
 }
 OTHERS = "others"
@@ -46,8 +46,10 @@ def pages() -> dict[Path, str]:
     for name in others:
         if name not in PAGES:
             parts += [f"## {name}\n", f"{WORDS.get(name, RAISED)}\n", *(entry(*each) for each in kinds(name))]
-    parts += ["## CudaError\n", f"{DRIVER}\n", "| code | cure |\n| --- | --- |"]
-    parts += [f"| `{driver.driver.CUresult(code).name}` | {markdown(cure)} |" for code, cure in driver._HINTS.items()]
+    parts += ["## CudaError\n", f"{DRIVER}\n", "| codes | cure |\n| --- | --- |"]
+    for cure in dict.fromkeys(driver._HINTS.values()):
+        codes = [f"`{driver.driver.CUresult(code).name}`" for code, its in driver._HINTS.items() if its == cure]
+        parts.append(f"| {', '.join(codes)} | {markdown(cure)} |")
     return {**found, FOLDER / f"{OTHERS}.md": "\n".join([*parts, ""])}
 
 

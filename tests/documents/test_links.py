@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import qgraph
 from tests.documents.pages import DOCS, ROOT, anchors, documents, links
 
 
@@ -55,3 +56,16 @@ def test_every_page_is_in_the_navigation():
     named = re.findall(r"[\w/.-]+\.md$", text.partition("\nnav:")[2], re.MULTILINE)
     assert len(named) == len(set(named))
     assert set(named) == {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+
+
+def test_the_gallery_has_all_examples():
+    text = (DOCS / "guide" / "gallery.md").read_text()
+    examples = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
+    assert set(re.findall(r"^\| `examples\.(\w+)`", text, re.MULTILINE)) == examples
+
+
+def test_the_api_has_every_public_name():
+    text = (DOCS / "guide" / "api.md").read_text()
+    named = {name.rpartition(".")[2] for name in re.findall(r"^::: ([\w.]+)", text, re.MULTILINE)}
+    assert not {*qgraph.__all__} - {"__version__", "random"} - named
+    assert {*qgraph.random.__all__} <= named
