@@ -66,11 +66,12 @@ def test_the_version_is_that_of_the_distribution():
 def test_examples_and_documents_name_only_what_exists():
     """``qgraph.NAME`` in a Python block of a document, or in an example, is a public name."""
     known = set(qgraph.__all__)
-    places = [*ROOT.glob("examples/*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    places = [*ROOT.glob("examples/*.py"), ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
     seen = set()
     for place in places:
         text = place.read_text()
-        sources = [text] if place.suffix == ".py" else re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        blocks = re.findall(r"```python(?: title=\"\w+\.py\")?\n(.*?)```", text, re.DOTALL)
+        sources = [text] if place.suffix == ".py" else blocks
         for source in sources:
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "qgraph":
