@@ -107,14 +107,15 @@ def _sweeps(
 ) -> tuple[int, dict[str, float]]:
     """How many sweeps a call makes, and the time of one."""
     samples = []
-    for _ in range(2 if quick or backend is None else 6):
+    compiled = backend is not None
+    for _ in range((2 if quick else 5) if compiled else 1):
         arrays = [value.copy() if backend is None else qgraph.asarray(value.copy(), backend=backend) for value in values]
         qgraph.synchronize()
         start = time.perf_counter()
         count = run(*arrays, *numbers)
         samples.append((time.perf_counter() - start) / count * 1e6)
     # The first one compiles.
-    return count, Timing.of(samples[1:]).as_json()
+    return count, Timing.of(samples[compiled:]).as_json()
 
 
 def draw(record: dict[str, Any], file: Path) -> None:
