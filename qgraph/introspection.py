@@ -12,7 +12,7 @@ from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError
 from qgraph.explain import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
-from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
+from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, is_array
 from qgraph.ir.plan import GraphPlan
 from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
@@ -59,6 +59,10 @@ class Introspection(Generic[Parameters, Result]):
         # Whether its calls return their times, too; and the kernel of this function whose do, once it was asked for.
         self._profiles = False
         self._profiled: Any = None
+        # What holds the array that takes what calls publish; and who watches calls of this kernel, where somebody does.
+        self._rings: Namespace | None = None
+        self._watched: Any = None
+        self._watchers: Any = None
 
     @property
     def __qgraph_kernel__(self) -> Func:
@@ -241,7 +245,9 @@ class Introspection(Generic[Parameters, Result]):
             used, found = self._described(self._complete(values))
             given = (self._source, found.types, found.leaves, backend, 0, self.options)
             try:
-                return Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=self._profiles), found.values
+                profiles, rings = self._profiles, self._rings
+                variant = Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=profiles, rings=rings)
+                return variant, found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
             except TailFound as missing:

@@ -117,7 +117,15 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {(), ("compat",), ("checking",), ("profiling",), ("random",), *((folder,) for folder in (*BETWEEN, *STAGES))}
+    placed = {
+        (),
+        ("compat",),
+        ("checking",),
+        ("profiling",),
+        ("random",),
+        ("watching",),
+        *((folder,) for folder in (*BETWEEN, *STAGES)),
+    }
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
 

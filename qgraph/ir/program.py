@@ -17,6 +17,7 @@ from qgraph.captured_state import CompiledIn
 from qgraph.ir.argument_types import Leaf
 from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.profile_places import Place
+from qgraph.ir.progress import Progress
 from qgraph.ir.slots import Slot
 from qgraph.ir.verdicts import Race, Verdict
 from qgraph.source import Span
@@ -385,8 +386,9 @@ class Program:
     returned: tuple[Temporary, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
     faults: tuple[Fault, ...] = ()
-    # None where no fault ends an iteration.
+    # None where no fault ends an iteration, and where nothing is published.
     exits: EarlyExits | None = None
+    progress: Progress | None = None
     # Where a profiled program reads the clock; empty for any other.
     places: tuple[Place, ...] = field(default=(), compare=False)
 
