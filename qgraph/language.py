@@ -216,7 +216,9 @@ def progress(iteration: int, residual: float, every: int = 1) -> None:
         ArgumentError: ``every`` is less than 1.
     """
     if every < 1:
-        raise ArgumentError(f"every is {every}, but the iterations that are told are multiples of it")
+        raise ArgumentError(
+            f"every is {every}, and is to be at least 1", hint="the iterations that are told are multiples of it"
+        )
 
 
 def atomic_add(array: Any, index: Any, value: Any) -> Any:

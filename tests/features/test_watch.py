@@ -1,4 +1,4 @@
-"""``qgraph.progress`` and ``qgraph.watch``: the history is what plain Python would tell, and without a watch nothing is there."""
+"""``qgraph.progress`` and ``qgraph.watch``: the history is what plain Python would tell; without a watch nothing is there."""
 
 from __future__ import annotations
 
@@ -310,6 +310,24 @@ def test_what_a_watch_refuses(rig: Any) -> None:
         kernel(rig.device(np.ones(4)), 0.2)
         raise ZeroDivisionError
     assert len(seen.history) == 3
+
+
+@pytest.mark.needs("compiler")
+def test_what_is_told_is_an_integer_and_a_real_number(rig: Any) -> None:
+    def half(x: Any) -> None:
+        for _ in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(x[0], x[1])
+
+    def of_complex(x: Any) -> None:
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1j
+            qgraph.progress(t, x[1])
+
+    for function, x, text in ((half, np.ones(3), "is an integer"), (of_complex, np.ones(3, complex), "is a real number")):
+        kernel = rig.kernel(function)
+        with qgraph.watch(kernel, show=False), pytest.raises(qgraph.KernelTypeError, match=text):
+            kernel(rig.device(x))
 
 
 def test_lines(rig: Any, capsys: Any) -> None:

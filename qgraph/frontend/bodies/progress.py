@@ -40,10 +40,8 @@ def check_progress(scope: Scope, node: ast.Call) -> tuple[ast.expr, ast.expr, in
         written = constant_of(given["every"])
         found: object = known_object(scope, given["every"]) if written is None else written
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            text = as_written(given["every"])
-            raise scope.error(
-                f"`{text}` is no constant of at least 1", given["every"], "iterations that are told are multiples of it"
-            )
+            wrong = f"`{as_written(given['every'])}` is no constant of at least 1"
+            raise scope.error(wrong, given["every"], "write every=16, to tell of the iterations that are multiples of 16")
         every = found
     for part in (given["iteration"], given["residual"]):
         _check_operand(scope, part)
@@ -58,8 +56,8 @@ def _check_operand(scope: Scope, node: ast.expr) -> None:
             raise scope.error(bound.reason, child, bound.hint)
         calls = isinstance(child, ast.Call) and not operation(known_object(scope, child.func)).pure
         if calls or isinstance(child, ast.NamedExpr) or rank(scope, node):
-            found = f"`{as_written(node)}` is more than a number of those that there are"
-            raise scope.error(found, node, "give it a name in the line before: residual = np.sum(r)")
+            found = f"`{as_written(node)}` does more than compute a number of numbers"
+            raise scope.error(found, node, "give the number a name in the line before: residual = np.sum(r)")
 
 
 class ProgressResolution(ValueResolution):
