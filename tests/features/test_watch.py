@@ -209,6 +209,22 @@ def test_bound_kernels_and_calls(rig: Any) -> None:
     assert len(seen.history) == 13
 
 
+def test_calls_that_were_repeated_before(rig: Any) -> None:
+    kernel = rig.kernel(halving)
+    x = rig.device(np.ones(4))
+    for _ in range(5):
+        kernel(x, 100.0)
+    with qgraph.watch(kernel, show=False) as seen:
+        for _ in range(5):
+            kernel(x, 100.0)
+    for _ in range(5):
+        kernel(x, 100.0)
+    assert len(seen.history) == 5
+    with qgraph.watch(kernel, show=False) as again:
+        kernel(x, 100.0)
+    assert len(again.history) == 1
+
+
 def test_several_kernels_do_not_mix(rig: Any) -> None:
     one, other = rig.kernel(halving), rig.kernel(every_third)
     with qgraph.watch(one, show=False) as first, qgraph.watch(other, show=False) as second:
