@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from qgraph.ir.plan import GraphPlan
 from qgraph.source import Span
@@ -34,6 +35,10 @@ class Explanation:
     edges: Mapping[tuple[int, int], str]
     doubles: tuple[Span, ...]
     notes: Mapping[int, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {"nodes": [{"line": node.span.line} for node in self.plan.nodes]}
 
     @with_large_frame_stack
     def __str__(self) -> str:
