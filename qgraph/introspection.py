@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError
-from qgraph.explain import Explanation
+from qgraph.explaining.explanation import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, is_array
@@ -17,6 +17,7 @@ from qgraph.ir.plan import GraphPlan
 from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
+from qgraph.runtime.values.host_values import integers_of
 from qgraph.specialisation import Variant
 from qgraph.stack import raises_to_user, with_large_frame_stack
 
@@ -179,16 +180,17 @@ class Introspection(Generic[Parameters, Result]):
     @raises_to_user
     @with_large_frame_stack
     def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
-        """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
-        from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes
-        from qgraph.lowering.float64_warning import doubles
-        from qgraph.lowering.graph.edge_reasons import reasons
-        from qgraph.lowering.scalar_types import scalar_types
+        """The plan with its reasons: of edges and grids, what iterations take, what could be otherwise. Needs no GPU."""
+        from qgraph.explaining.explainer import explained
 
-        plan = self.plan(*args, **kwargs)
-        program = plan.program
-        lines = doubles(program, tuple(program.tasks()), scalar_types(program))
-        return Explanation(plan, reasons(plan), lines, bin_notes(plan))
+        backend = "cpu" if self.options.backend == "cpu" else "cuda"
+        variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
+        aliases = variant.check(leaves)
+        plan, fused = variant.plan_for(aliases), None
+        if backend == "cuda" and not self.options.fuse:
+            what = (self._source, variant.types, variant.leaves, backend, 0, replace(self.options, fuse=True))
+            fused = Variant(*what, global_arrays=variant.global_arrays, runs=False, rings=self._rings).plan_for(aliases)
+        return explained(plan, fused, integers_of(plan.program, leaves), self.options)
 
     @raises_to_user
     def check(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> CheckReport:

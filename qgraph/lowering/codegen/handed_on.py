@@ -57,15 +57,28 @@ def hand_on(plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arr
 
     ``carried`` are the edges from a copy of the body to the next one, ``arrays`` what names stand for in copies.
     """
+    found = handed_or_why_not(plan, node, carried, arrays)
+    return found if isinstance(found, HandedOn) else None
+
+
+def handed_or_why_not(
+    plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arrays: ArraysOfCopies
+) -> HandedOn | str:
+    """The same, or why not; empty where the loop has no reduction."""
     (region,) = node.bodies
     nodes = plan.regions[region].nodes
     body = [plan.nodes[index] for index in nodes]
     reductions = [reduction for each in body if each.task is not None for reduction in each.task.reductions]
     in_a_row = {edge for edge in plan.edges if edge[0] in nodes} == {*itertools.pairwise(nodes)}
-    if not reductions or not in_a_row or tuple(carried) != ((nodes[-1], nodes[0]),) or plan.program.exits is not None:
-        return None
-    if not all(_takes_part(plan.program, each) for each in body):
-        return None
+    if not reductions:
+        return ""
+    if not in_a_row or tuple(carried) != ((nodes[-1], nodes[0]),):
+        return "its kernels do not come one after the other"
+    if plan.program.exits is not None:
+        return "iterations may end at an error"
+    apart = next((each for each in body if not _takes_part(plan.program, each)), None)
+    if apart is not None:
+        return f"the kernel of line {apart.span.line} is no loop that any grid can run"
     found = HandedOn(
         tuple(nodes),
         tuple(each.task is not None and bool(each.task.reductions) for each in body),
@@ -74,25 +87,30 @@ def hand_on(plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arr
         tuple(each.partials for reduction in reductions for each in (*reduction.variables, reduction.at) if each is not None),
         arrays,
     )
-    return found if _holds(plan, node, body, found) else None
+    return _why_not(plan, node, body, found) or found
 
 
-def _holds(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -> bool:
-    """Whether an epilogue has the condition, all of them are pure, and kernels find what those compute."""
+def _why_not(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -> str:
+    """Empty where an epilogue has the condition, all of them are pure, and kernels find what those compute."""
     loop = node.control
     if not isinstance(loop, Loop) or not _decides(body[found.deciding], node):
-        return False
+        return "its condition is not computed behind a reduction"
     written = {slot.name for slot in found.scalars}
     replaced = {name for name, _ in found.arrays}
-    if len(written) > _MOST_SCALARS or not all(_finds_all(each, written, replaced=each.index in replaced) for each in body):
-        return False
+    if len(written) > _MOST_SCALARS:
+        return f"more than {_MOST_SCALARS} numbers change in it"
+    lost = next((each for each in body if not _finds_all(each, written, replaced=each.index in replaced)), None)
+    if lost is not None:
+        return f"the loop of line {lost.span.line} asks for numbers that change in more ways than once at its start"
     places = places_of(plan.program)
     stored = touched_places({name for each in body for name in each.effects.writes}, places)
     outside = {name for each in body for task in (*each.first, *each.then) for name in task.effects.writes} - written
     published = plan.program.progress
     if outside - {loop.condition_slot.name, "" if published is None else published.ring}:
-        return False
-    return all(_is_pure(plan.program, task, found, places, stored) for each in body for task in (*each.first, *each.then))
+        return "statements behind a reduction write arrays"
+    epilogues = (task for each in body for task in (*each.first, *each.then))
+    impure = next((task for task in epilogues if not _is_pure(plan.program, task, found, places, stored)), None)
+    return "" if impure is None else f"the statements from line {impure.span.line} on do more than compute numbers of numbers"
 
 
 def _decides(node: Node, loop: Node) -> bool:
