@@ -35,7 +35,7 @@ def explained(plan: GraphPlan, fused: GraphPlan | None, host: Mapping[str, int],
     costs: dict[int, tuple[LoopCost, ...]] = {}
     for node in plan.nodes:
         loops = [task for task in node.tasks if task.axes]
-        if loops and node.what is None:
+        if loops:
             costs[node.index] = tuple(LoopCost(task.span, _iterations(task, host), traffic(program, task)) for task in loops)
     on_gpu = options.backend != "cpu"
     launches = _launches(plan, host, options, dtypes) if on_gpu else {}
