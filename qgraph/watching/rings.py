@@ -46,6 +46,9 @@ class Ring:
         # The memory of a device is gone when that is reset.
         if not getattr(self.array, "alive", True):
             return np.empty((0, ROW), np.int64)
+        following = HEAD + ROW * ((self._last + 1) % ROWS) + NUMBER
+        if not ended and self._words[following] <= self._last:
+            return np.empty((0, ROW), np.int64)
         rows: np.ndarray = self._words[HEAD:].reshape(ROWS, ROW).copy()
         sums = (rows[:, :CHECK].view(np.uint64) * _FACTORS).sum(axis=1, dtype=np.uint64)
         rows = rows[(sums == rows[:, CHECK].view(np.uint64)) & (rows[:, NUMBER] > self._last)]

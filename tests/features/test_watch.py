@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import linecache
 import math
@@ -121,7 +122,57 @@ def in_a_func(x: Any, n: int) -> float:
     return total
 
 
+def raising(x: Any, n: int) -> None:
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            if x[i] >= 100:
+                raise ValueError("too large")
+            x[i] += 1
+        qgraph.progress(t, x[0])
+
+
+def at_constants(x: Any) -> None:
+    for _ in qgraph.serial(range(2)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        for k in qgraph.static(range(3)):
+            qgraph.progress(k, x[k])
+
+
+def of_integers(x: Any, k: Any) -> None:
+    it = k[0]
+    while it < k[1]:
+        for i in range(x.shape[0]):
+            x[i] += it
+        it += np.int32(1)
+        qgraph.progress(it, k[1] > it)
+
+
+def of_numbers(n: int) -> float:
+    t = 0
+    s = 0.0
+    while t < n:
+        for _ in range(5):
+            s += 1.5
+        t += 1
+        qgraph.progress(t, s)
+    return s
+
+
+def of_vectors(v: Any, n: int) -> None:
+    for t in qgraph.serial(range(n)):
+        for i in range(v.shape[0]):
+            v[i] = 2 * qgraph.vec(v[i])
+        qgraph.progress(t, v[0, 1])
+
+
 CASES: dict[str, tuple[Any, Any]] = {
+    "raising": (raising, lambda: (np.zeros(3), 4)),
+    "at constants": (at_constants, lambda: (np.arange(4.0),)),
+    "of integers": (of_integers, lambda: (np.zeros(3), np.array([0, 3], np.int32))),
+    "of numbers": (of_numbers, lambda: (3,)),
+    "of vectors": (of_vectors, lambda: (np.arange(6.0).reshape(2, 3), 2)),
+    "of one vector": (of_vectors, lambda: (np.arange(3.0).reshape(1, 3), 2)),
     "halving": (halving, lambda: (np.ones(8), 0.01)),
     "halving a grid": (halving, lambda: (np.ones(70), 1e-9)),
     "float32": (halving, lambda: (np.ones(8, np.float32), 0.01)),
@@ -154,8 +205,12 @@ def expected(function: Any, make: Any, monkeypatch: Any) -> tuple[Any, tuple[Any
     return result, args, told
 
 
-@pytest.mark.parametrize("options", [{}, {"fuse": True}], ids=["", "fuse"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, options) for name in CASES for options in ({}, {"fuse": True})]
+    + [(name, {"bounds_check": True}) for name in ("raising", "nested", "in a func")],
+    ids=str,
+)
 def test_the_history_is_that_of_plain_python(rig: Any, monkeypatch: Any, name: str, options: dict[str, bool]) -> None:
     function, make = CASES[name]
     wanted, after, told = expected(function, make, monkeypatch)
@@ -176,6 +231,61 @@ def test_the_history_is_that_of_plain_python(rig: Any, monkeypatch: Any, name: s
     np.testing.assert_allclose([each[2] for each in found], [each[2] for each in told * 2], rtol=1e-6)
     assert history["run"].tolist() == [0] * len(told) + [1] * len(told)
     assert seen.lost == 0
+
+
+def test_an_error_ends_the_history(rig: Any) -> None:
+    kernel = rig.kernel(raising)
+    with qgraph.watch(kernel, show=False) as seen:
+        with pytest.raises(ValueError, match="where i = 0"):
+            kernel(rig.device(np.full(3, 98.0)), 9)
+            qgraph.synchronize()
+        kernel(rig.device(np.zeros(3)), 2)
+    assert seen.history["run"].tolist() == [0, 0, 1, 1]
+    assert seen.history["residual"].tolist() == [99.0, 100.0, 1.0, 2.0]
+
+
+def returning(x: Any, g: qgraph.random.Generator, n: int, *, scale: float = 2.0) -> tuple[Any, int]:
+    y = np.zeros(x.shape[0])
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            y[i] += scale * g.normal(i)
+        qgraph.progress(t, y[0])
+    return y, n
+
+
+def test_arrays_that_are_returned_and_random_numbers(rig: Any) -> None:
+    kernel = rig.kernel(returning)
+    x = rig.device(np.ones(3))
+    alone, watched = qgraph.random.Generator(1), qgraph.random.Generator(1)
+    wanted = [kernel(x, alone, 2, scale=3.0), kernel(x, alone, 1)]
+    with qgraph.watch(kernel, show=False) as seen:
+        found = [kernel(x, watched, 2, scale=3.0), kernel(x, watched, 1)]
+    for (mine, count), (theirs, _) in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(qgraph.to_numpy(mine), qgraph.to_numpy(theirs))
+        last = seen.history[seen.history["iteration"] == count - 1]["residual"]
+        assert qgraph.to_numpy(mine)[0] in last
+    assert seen.history["run"].tolist() == [0, 0, 1]
+
+
+@dataclasses.dataclass
+class Scaled:
+    x: Any
+
+    @qgraph.kernel
+    def run(self, n: int, *, scale: float = 2.0) -> None:
+        for t in qgraph.serial(range(n)):
+            for i in range(self.x.shape[0]):
+                self.x[i] *= scale
+            qgraph.progress(t, self.x[0])
+
+
+@pytest.mark.needs("host_arrays")
+def test_methods() -> None:
+    scaled = Scaled(np.ones(2))
+    with qgraph.watch(scaled.run, show=False) as seen:
+        scaled.run(2, scale=3.0)
+        scaled.run(1)
+    assert seen.history["residual"].tolist() == [3.0, 9.0, 18.0]
 
 
 def test_without_a_watch_nothing_happens(check: Any) -> None:

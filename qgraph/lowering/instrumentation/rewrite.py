@@ -56,6 +56,9 @@ class _Instrumenter:
 
     def statement(self, statement: Statement) -> list[Statement]:
         match statement:
+            case TaskStatement(task) if task.role == "start":
+                # Nothing of the user's is in it.
+                return [statement]
             case TaskStatement(task):
                 return [*self._bounds(task), TaskStatement(self._task(task))]
             case Loop():
