@@ -103,6 +103,10 @@ class Display(ABC):
             self._shown, self._changed = time.perf_counter(), False
             self._draw()
 
+    def compiling(self) -> None:
+        """A call compiles, and that takes long."""
+        print(f"{self._name}: compiling", flush=True)
+
     def end(self, new: Sequence[np.ndarray], lost: int) -> None:
         """These were the last ones, and so many rows nobody has read."""
         self._places.take(new)

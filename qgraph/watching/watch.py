@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
@@ -24,8 +25,8 @@ from qgraph.watching.rings import CURRENT, Ring
 from qgraph.watching.watched_kernel import Captured, WatchedKernel
 
 HISTORY = np.dtype([("run", np.int64), ("line", np.int64), ("iteration", np.int64), ("residual", np.float64)])
-# Seconds between two looks at the rows that came.
-_PAUSE = 0.02
+# Seconds between two looks at the rows that came, and after which a call that compiles says so.
+_PAUSE, _LONG = 0.02, 2.0
 
 Found = TypeVar("Found")
 
@@ -71,6 +72,8 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
         self._token: Any = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        # When the call began that runs now, and how often its kernel had compiled; None where none runs, or that was told.
+        self._call: tuple[float, int] | None = None
 
     @property
     def history(self) -> np.ndarray:
@@ -125,7 +128,15 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
             with self._lock:
                 self._read()
             if self._display is not None:
+                self._tell_compiling(self._display)
                 self._display.show(self._unshown())
+
+    def _tell_compiling(self, shown: Display) -> None:
+        call = self._call
+        if call is not None and time.perf_counter() - call[0] > _LONG:
+            self._call = None
+            if _watchers(self._kernel).kernel.stats.compilations == call[1]:
+                shown.compiling()
 
     def _unshown(self) -> list[np.ndarray]:
         new = self._history[self._shown :]
@@ -158,9 +169,12 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
                 self._rings.append(ring)
             self._of_calls.setdefault(where, ring)
         token = CURRENT.set(ring)
+        mine = _watchers(kernel).kernel
+        self._call = time.perf_counter(), mine.stats.compilations
         try:
-            return step(_watchers(kernel).kernel)
+            return step(mine)
         finally:
+            self._call = None
             CURRENT.reset(token)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import qgraph
 from qgraph.operations.progress_ring import ITERATION, ROWS, RUN, WORDS, publish
+from qgraph.watching import watch as module
 from qgraph.watching.display import curve
 from qgraph.watching.rings import Ring
 from qgraph.watching.watched_kernel import WatchedKernel
@@ -466,6 +467,19 @@ def test_lines(rig: Any, capsys: Any) -> None:
     with qgraph.watch(kernel):
         pass
     assert "nothing was told" in capsys.readouterr().out
+
+
+@pytest.mark.needs("compiler")
+def test_long_compilations_are_told(rig: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "_LONG", 0.01)
+    kernel = rig.kernel(halving)
+    with qgraph.watch(kernel):
+        kernel(rig.device(np.ones(4)), 0.2)
+        kernel(rig.device(np.ones(4)), 0.2)
+    assert capsys.readouterr().out.count("halving: compiling\n") == 1
+    with qgraph.watch(kernel):
+        kernel(rig.device(np.ones(4)), 0.2)
+    assert "compiling" not in capsys.readouterr().out
 
 
 # --- the ring -----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,12 @@ def on_device(values):
     return [qgraph.asarray(each, backend="cuda") if isinstance(each, np.ndarray) else each for each in values]
 
 
+NAMES = (
+    *("halving a grid", "every third", "told before", "nested"),
+    *("counted", "do-while", "of one thread", "in a func"),
+)
+
+
 def histories():
     for options in ({}, {"graph": False}, {"fuse": True}):
         for name in (
