@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 _BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 40
+_WIDTH = 32
 _JUST_NOW = 0.2
 
 

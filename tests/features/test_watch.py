@@ -522,7 +522,7 @@ def test_curves() -> None:
     assert curve([1.0, math.nan, -1.0, math.inf]) == "█ ▁ "
     assert curve([2.0, 2.0]) == "▁▁"
     assert curve([]) == ""
-    assert len(curve(range(1, 1000))) == 40
+    assert len(curve(range(1, 1000))) == 32
 
 
 # --- code ---------------------------------------------------------------------------------------------------------------
