@@ -2630,6 +2630,16 @@ def progress_of_a_sum():
 
 
 @bad(SYNTAX)
+def progress_of_what_may_raise():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t // 2, x[0] + 7 % t)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def progress_of_a_func():
     def kernel(x):
         for t in qgraph.serial(range(3)):

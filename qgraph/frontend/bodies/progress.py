@@ -16,6 +16,8 @@ from qgraph.operations.progress_ring import publish
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied
 
+# What raises of Python's integers where the right operand is 0, or less.
+_RAISING = (ast.FloorDiv, ast.Mod, ast.LShift, ast.RShift, ast.Pow)
 _HINT = "write qgraph.progress(iteration, residual), or with every=16"
 
 
@@ -58,6 +60,13 @@ def _check_operand(scope: Scope, node: ast.expr) -> None:
         if calls or isinstance(child, ast.NamedExpr) or rank(scope, node):
             found = f"`{as_written(node)}` does more than compute a number of numbers"
             raise scope.error(found, node, "give the number a name in the line before: residual = np.sum(r)")
+        if isinstance(child, ast.BinOp) and isinstance(child.op, _RAISING) and not _is_positive(child.right):
+            found = f"`{as_written(child)}` may raise, and is computed only where a row is told"
+            raise scope.error(found, child, f"give the number a name in the line before: residual = {as_written(child)}")
+
+
+def _is_positive(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value > 0
 
 
 class ProgressResolution(ValueResolution):
