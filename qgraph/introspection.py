@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError
-from qgraph.explain import Explanation
+from qgraph.explaining.explanation import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
-from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
+from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, is_array
 from qgraph.ir.plan import GraphPlan
 from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
+from qgraph.runtime.values.host_values import integers_of
 from qgraph.specialisation import Variant
 from qgraph.stack import raises_to_user, with_large_frame_stack
 
@@ -59,6 +60,10 @@ class Introspection(Generic[Parameters, Result]):
         # Whether its calls return their times, too; and the kernel of this function whose do, once it was asked for.
         self._profiles = False
         self._profiled: Any = None
+        # What holds the array that takes what calls publish; and who watches calls of this kernel, where somebody does.
+        self._rings: Namespace | None = None
+        self._watched: Any = None
+        self._watchers: Any = None
 
     @property
     def __qgraph_kernel__(self) -> Func:
@@ -175,16 +180,17 @@ class Introspection(Generic[Parameters, Result]):
     @raises_to_user
     @with_large_frame_stack
     def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
-        """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
-        from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes
-        from qgraph.lowering.float64_warning import doubles
-        from qgraph.lowering.graph.edge_reasons import reasons
-        from qgraph.lowering.scalar_types import scalar_types
+        """The plan with its reasons: of edges and grids, what iterations take, what could be otherwise. Needs no GPU."""
+        from qgraph.explaining.explainer import explained
 
-        plan = self.plan(*args, **kwargs)
-        program = plan.program
-        lines = doubles(program, tuple(program.tasks()), scalar_types(program))
-        return Explanation(plan, reasons(plan), lines, bin_notes(plan))
+        backend = "cpu" if self.options.backend == "cpu" else "cuda"
+        variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
+        aliases = variant.check(leaves)
+        plan, fused = variant.plan_for(aliases), None
+        if backend == "cuda" and not self.options.fuse:
+            what = (self._source, variant.types, variant.leaves, backend, 0, replace(self.options, fuse=True))
+            fused = Variant(*what, global_arrays=variant.global_arrays, runs=False, rings=self._rings).plan_for(aliases)
+        return explained(plan, fused, integers_of(plan.program, leaves), self.options)
 
     @raises_to_user
     def check(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> CheckReport:
@@ -241,7 +247,9 @@ class Introspection(Generic[Parameters, Result]):
             used, found = self._described(self._complete(values))
             given = (self._source, found.types, found.leaves, backend, 0, self.options)
             try:
-                return Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=self._profiles), found.values
+                profiles, rings = self._profiles, self._rings
+                variant = Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=profiles, rings=rings)
+                return variant, found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
             except TailFound as missing:
