@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from qgraph.runtime.values.prepared_call import CHANGED
 from qgraph.stack import raises_to_user
 from qgraph.watching.display import Display, display
 from qgraph.watching.rings import CURRENT, Ring
-from qgraph.watching.watched_kernel import Captured, WatchedKernel
+from qgraph.watching.watched_kernel import WatchedKernel
 
 HISTORY = np.dtype([("run", np.int64), ("line", np.int64), ("iteration", np.int64), ("residual", np.float64)])
 # Seconds between two looks at the rows that came, and after which a call that compiles says so.
@@ -72,8 +73,8 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
         self._token: Any = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        # When the call began that runs now, and how often its kernel had compiled; None where none runs, or that was told.
-        self._call: tuple[float, int] | None = None
+        # The begin of the compilation that was told last.
+        self._told: float | None = None
 
     @property
     def history(self) -> np.ndarray:
@@ -132,11 +133,10 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
                 self._display.show(self._unshown())
 
     def _tell_compiling(self, shown: Display) -> None:
-        call = self._call
-        if call is not None and time.perf_counter() - call[0] > _LONG:
-            self._call = None
-            if _watchers(self._kernel).kernel.stats.compilations == call[1]:
-                shown.compiling()
+        begin = _watchers(self._kernel).kernel.building
+        if begin not in (None, self._told) and time.perf_counter() - begin > _LONG:
+            self._told = begin
+            shown.compiling()
 
     def _unshown(self) -> list[np.ndarray]:
         new = self._history[self._shown :]
@@ -169,12 +169,9 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
                 self._rings.append(ring)
             self._of_calls.setdefault(where, ring)
         token = CURRENT.set(ring)
-        mine = _watchers(kernel).kernel
-        self._call = time.perf_counter(), mine.stats.compilations
         try:
-            return step(mine)
+            return step(_watchers(kernel).kernel)
         finally:
-            self._call = None
             CURRENT.reset(token)
 
 
@@ -211,18 +208,20 @@ class _Watchers:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the call gives under a watch; ``CHANGED`` where nobody watches it, and nothing ran."""
         mine = self._mine()
-        if mine is None:
+        if mine is None or _captures():
             return CHANGED
-        values = self._watched._bind(args, kwargs)
-        try:
-            return mine._run(values, lambda kernel: kernel(*args, **kwargs))
-        except Captured:
-            return CHANGED
+        return mine._run(self._watched._bind(args, kwargs), lambda kernel: kernel(*args, **kwargs))
 
     def bind(self, values: tuple[Any, ...]) -> Any:
         """The kernel with its arguments; None where nobody watches."""
         mine = self._mine()
         return None if mine is None else mine._run(values, lambda kernel: kernel._bound(values), bound=True)
+
+
+def _captures() -> bool:
+    """Whether calls become nodes of somebody's graph now, which may run when nobody watches any more."""
+    stream = sys.modules.get("qgraph.runtime.driver.stream")
+    return stream is not None and stream.captures()
 
 
 _WATCHERS_LOCK = forks.lock()

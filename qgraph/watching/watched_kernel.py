@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from qgraph.dispatch_cache import DispatchCache
-from qgraph.errors import CudaError
 from qgraph.kernel import Kernel
 from qgraph.watching.rings import CURRENT, RINGS
-
-
-class Captured(CudaError):  # noqa: N818 - no error: the call runs without rows
-    """A call becomes nodes of somebody's graph, which may run when nobody watches any more; nothing ran."""
 
 
 class WatchedKernel(Kernel[..., Any]):
@@ -22,6 +18,8 @@ class WatchedKernel(Kernel[..., Any]):
         self._rings = RINGS
         self._ran = kernel._ran
         self._recent = DispatchCache(self._ran, self._lock)
+        # Since when code is made; None where none is.
+        self.building: float | None = None
 
     def _notice(self, *_call: Any) -> None:
         """No call is repeated as it is: each looks for its ring."""
@@ -29,9 +27,14 @@ class WatchedKernel(Kernel[..., Any]):
     def _launch(self, variant: Any, leaves: Any, simple: bool, stream: int, given: Any = None) -> Any:
         ring = CURRENT.get()
         if variant.backend == "cuda" and ring is not None:
-            from qgraph.runtime.driver.stream import LASTING, is_capturing
-
-            if stream not in LASTING and is_capturing(stream):
-                raise Captured("the stream is being captured")
             ring.launched_on(stream)
         return super()._launch(variant, leaves, simple, stream, given)
+
+    def _executable(self, specialisation: Any, stream: int = 0) -> Any:
+        if specialisation.executable is not None:
+            return specialisation.executable
+        self.building = time.perf_counter()
+        try:
+            return super()._executable(specialisation, stream)
+        finally:
+            self.building = None

@@ -457,7 +457,8 @@ def test_what_is_told_is_an_integer_and_a_real_number(rig: Any) -> None:
             kernel(rig.device(x))
 
 
-def test_lines(rig: Any, capsys: Any) -> None:
+def test_lines(rig: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "_LONG", math.inf)
     kernel = rig.kernel(halving)
     with qgraph.watch(kernel):
         kernel(rig.device(np.ones(4)), 0.2)
