@@ -18,6 +18,7 @@ from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
 from qgraph.runtime.values.host_values import integers_of
+from qgraph.runtime.values.prepared_call import captures
 from qgraph.specialisation import Variant
 from qgraph.stack import raises_to_user, with_large_frame_stack
 
@@ -222,10 +223,16 @@ class Introspection(Generic[Parameters, Result]):
 
         The call does what a call does, on the arguments themselves. It is compiled apart: the first one warms up.
         Tasks run one after another, and each stamp takes time of its own.
+
+        Raises:
+            CudaError: a stream is being captured into a graph: nothing ran.
+            QGraphError: a call with these arguments is refused, too.
         """
         from qgraph.arrays import to_numpy
         from qgraph.profiling.profile import profile_of
 
+        if captures():
+            raise CudaError("a call that is captured into a graph has no profile: nothing ran", hint="profile it outside")
         kind: Any = type(self)
         with self._lock:
             if self._profiled is None:
@@ -233,13 +240,13 @@ class Introspection(Generic[Parameters, Result]):
                 self._profiled._profiles = True
         with self._profiled._lock:
             found = self._profiled(*args, **kwargs)
-            if found is None:
-                raise CudaError("a call that is captured into a graph has no profile: nothing ran", hint="profile it outside")
             ran = self._profiled._ran.specialisation
         result, words = found if isinstance(found, tuple) else (None, found)
         tree = self._source.tree
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
-        return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words))
+        costs = (cost for each in self.explain(*args, **kwargs).costs.values() for cost in each)
+        moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}
+        return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words), moved)
 
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from qgraph.errors import ArgumentError, QGraphError
 from qgraph.kernel import Kernel
 from qgraph.operations.progress_ring import ITERATION, LINE, RUN, VALUE
 from qgraph.pickling import not_pickled
-from qgraph.runtime.values.prepared_call import CHANGED
+from qgraph.runtime.values.prepared_call import CHANGED, captures
 from qgraph.stack import raises_to_user
 from qgraph.watching.display import Display, display
 from qgraph.watching.rings import CURRENT, Ring
@@ -208,7 +207,8 @@ class _Watchers:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the call gives under a watch; ``CHANGED`` where nobody watches it, and nothing ran."""
         mine = self._mine()
-        if mine is None or _captures():
+        # What is captured may run when nobody watches any more.
+        if mine is None or captures():
             return CHANGED
         return mine._run(self._watched._bind(args, kwargs), lambda kernel: kernel(*args, **kwargs))
 
@@ -216,12 +216,6 @@ class _Watchers:
         """The kernel with its arguments; None where nobody watches."""
         mine = self._mine()
         return None if mine is None else mine._run(values, lambda kernel: kernel._bound(values), bound=True)
-
-
-def _captures() -> bool:
-    """Whether calls become nodes of somebody's graph now, which may run when nobody watches any more."""
-    stream = sys.modules.get("qgraph.runtime.driver.stream")
-    return stream is not None and stream.captures()
 
 
 _WATCHERS_LOCK = forks.lock()
