@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -69,3 +70,6 @@ def test_the_api_has_every_public_name():
     named = {name.rpartition(".")[2] for name in re.findall(r"^::: ([\w.]+)", text, re.MULTILINE)}
     assert not {*qgraph.__all__} - {"__version__", "random"} - named
     assert {*qgraph.random.__all__} <= named
+    for path in re.findall(r"^::: ([\w.]+)", text, re.MULTILINE):
+        module, _, name = path.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), path
