@@ -121,8 +121,10 @@ def _sweeps(
 def draw(record: dict[str, Any], file: Path) -> None:
     """Bars: time of a sweep."""
     figure, axes = plots.figure("Heat in a plate: time of a sweep", record)
-    plots.bars(axes, record, "side", STEPS)
     axes.set_yscale("log")
+    plots.bars(axes, record, "side", STEPS)
+    # Room for the legend.
+    axes.set_ylim(1, axes.get_ylim()[1] * 30)
     axes.set_xlabel("side of the plate")
     axes.set_ylabel("microseconds")
     plots.save(figure, file)
