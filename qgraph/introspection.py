@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 Found = TypeVar("Found")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Introspection(Generic[Parameters, Result]):
@@ -34,6 +35,7 @@ class Introspection(Generic[Parameters, Result]):
 
     # What ran last, of the kernel that runs.
     _ran: Any
+    _vjp: Callable[..., Any] | None
 
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         self.options = options
@@ -234,6 +236,21 @@ class Introspection(Generic[Parameters, Result]):
         tree = self._source.tree
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
         return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words))
+
+    def vjp(self, function: Function) -> Function:
+        """Mark a function, or a kernel, as the gradients of this kernel, for PyTorch's autograd: a vector-Jacobian product.
+
+        It is called with the arguments of the call, arrays as they were before it; then its results: the arrays that it
+        changed, in the order of arguments and as new tensors, and the arrays that it returned; then a cotangent for each result,
+        of its shape. It returns a gradient, or None, for each argument that is an array of floats or complex numbers, in order;
+        a kernel that fills arrays is called in a function that makes them. Autograd then records calls with tensors that
+        require a gradient. They keep what is given to the function, and an array that is changed is copied twice more.
+
+        Returns:
+            The function, as it is.
+        """
+        self._vjp = function
+        return function
 
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

@@ -19,6 +19,7 @@ import numpy
 from qgraph.compat.cpython import pointer_in
 from qgraph.compat.framework_streams import cupy_stream_function, torch_stream
 from qgraph.errors import ArgumentError
+from qgraph.ir.argument_types import TracedArray
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver.native import may_look
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
@@ -272,6 +273,18 @@ def _refusing(found: str, hint: str) -> Adopter:
     return adopter
 
 
+def _traced(library: str) -> Adopter:
+    """What stands in the place of an adopter for arrays of which a call becomes an operation: see ``hosts``."""
+
+    def adopter(_value: Any, path: str) -> ArrayView:
+        found = f"argument `{path}`: it is a tracer of {library}, not an array"
+        error = TracedArray(found, hint="call the kernel itself there, or this outside what is traced")
+        error.library = library
+        raise error
+
+    return adopter
+
+
 # --- qgraph, PyTorch, CuPy, JAX, Warp ----------------------------------------------------------------------------------------
 
 
@@ -470,12 +483,14 @@ _BY_NAME: dict[tuple[str, str], Adopter] = {
     ("numpy", "MaskedArray"): _refusing("it is a masked array", "pass x.data and, if the kernel needs it, x.mask"),
     ("numpy", "matrix"): _refusing("it is a numpy.matrix, which indexes unlike an array", "pass numpy.asarray(x)"),
     ("numpy", "ndarray"): _adopt_numpy,
+    ("torch", "FakeTensor"): _traced("torch"),
+    ("torch", "FunctionalTensor"): _traced("torch"),
     ("torch", "Tensor"): _adopt_torch,
     ("cupy", "ndarray"): _adopt_cupy,
     ("warp", "array"): _adopt_warp,
     ("jaxlib", "ArrayImpl"): _adopt_jax,
     ("jax", "ArrayImpl"): _adopt_jax,
-    ("jax", "Tracer"): _refusing("it is a JAX tracer, not an array", "call the kernel outside jax.jit"),
+    ("jax", "Tracer"): _traced("jax"),
 }
 
 _STREAMS: dict[tuple[str, str], Callable[[Any], StreamFinder | None]] = {

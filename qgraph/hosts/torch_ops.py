@@ -1,0 +1,310 @@
+"""Kernels as operations of ``torch.library``, with a function of what they return, and gradients where they have a ``vjp``.
+
+An operation is made for each kernel and types of arguments. Its name holds a number of this process, so that nothing that
+PyTorch keeps on the disk for one process is taken by another, where the name might mean another kernel.
+
+Two forms: one changes the tensors that the kernel writes; the other, for gradients, since autograd wants functions, gives new
+tensors for them, which are copied into the old ones behind it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from qgraph import forks
+from qgraph.errors import ArgumentError, QGraphError
+from qgraph.hosts.gradients import gradients
+from qgraph.hosts.meaning import Meaning, StandIn, meaning_of
+from qgraph.hosts.parts import REFUSED, Parts, parts_of
+from qgraph.hosts.traced import kernel_named
+from qgraph.ir.argument_types import TailFound
+from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES
+from qgraph.runtime.values.results import with_arrays
+from qgraph.stack import hide_frames
+
+_HOST = "torch.compile"
+_PROCESS = secrets.token_hex(4)
+_OPEN_NUMBERS = ((torch.SymBool, "bool"), (torch.SymInt, "int"), (torch.SymFloat, "float"))
+_SCHEMA = {"array": "Tensor", "bool": "bool", "int": "SymInt", "float": "float", "complex": "complex"}
+
+
+class _TorchRefusalError(QGraphError):
+    """An error in the words of PyTorch, which shows the ``repr`` of what it met."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+
+    def __repr__(self) -> str:
+        return f"\n\n{self}\n"
+
+
+class Gone(QGraphError):  # noqa: N818 - says what happened
+    """A kernel that a compiled graph calls lives no more."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one kernel: its meanings by types, and its operations."""
+
+    meanings: dict[Any, Meaning]
+    operations: dict[Any, _Operation]
+
+
+_KNOWN: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
+_LOCK = forks.lock()
+
+
+def passable(value: Any) -> Any:
+    """``value`` where Dynamo can pass it on, else what names it to the function that refuses it. Dynamo reads it."""
+    if isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            return type(value)(*[passable(each) for each in value])
+        return tuple([passable(each) for each in value])
+    if value is None or isinstance(value, torch.Tensor | numpy.ndarray | int | float | complex | str):
+        return value
+    return REFUSED + type(value).__name__
+
+
+@torch.compiler.allow_in_graph
+def call_in_graph(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the kernel with that name: one node of Dynamo's graph."""
+    try:
+        return call(kernel_named(name), args, kwargs)
+    except QGraphError as error:
+        raise _TorchRefusalError(f"{type(error).__name__}: {error}") from None
+
+
+def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel through its operation: what traces is told what it does, and autograd records it where it has a ``vjp``.
+
+    Raises:
+        QGraphError: a call with such arguments is refused, or cannot be an operation.
+    """
+    values = kernel._bind(args, kwargs)
+    parts = parts_of(kernel._names, values, kernel._source.static, _kind_of, _HOST)
+    tensors = [each for each in parts.items if isinstance(each, torch.Tensor)]
+    differentiated = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+    operation = _operation(kernel, parts, functional=differentiated and kernel._vjp is not None)
+    meaning = operation.meaning
+    operation.check_apart(parts)
+    outputs = operation.op(*parts.items)
+    outputs = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs or ())
+    if operation.functional:
+        for index, changed in zip(operation.written, outputs, strict=False):
+            parts.items[index].copy_(changed)
+        outputs = outputs[len(operation.written) :]
+    if meaning.program.result is None:
+        return None
+    given = {leaf.name: parts.items[place.index] for leaf, place in zip(meaning.program.leaves, parts.places, strict=True)}
+    return with_arrays(meaning.program.result, None, {**given, **dict(zip(meaning.returned, outputs, strict=True))})
+
+
+def _kind_of(value: Any) -> str | None:
+    if isinstance(value, torch.Tensor):
+        return "array"
+    return next((kind for cls, kind in _OPEN_NUMBERS if isinstance(value, cls)), None)
+
+
+def _operation(kernel: Any, parts: Parts, *, functional: bool) -> _Operation:
+    tensor = next((each for each in parts.items if isinstance(each, torch.Tensor)), None)
+    backend = "cuda" if tensor is not None and tensor.is_cuda else "cpu"
+    with _LOCK:
+        known = _KNOWN.setdefault(kernel, _Known({}, {}))
+        items = _stand_ins(kernel, parts.items)
+        meaning = meaning_of(kernel, parts, items, backend, _HOST, known.meanings)
+        key = id(meaning), tuple(place.index for place in parts.places), functional
+        operation = known.operations.get(key)
+        if operation is None:
+            operation = known.operations[key] = _Operation(kernel, parts, meaning, len(known.operations), functional=functional)
+        return operation
+
+
+def _stand_ins(kernel: Any, items: Sequence[Any]) -> list[Any]:
+    """Arrays for tensors, and for numbers that are open any of their kind: no type depends on them."""
+    numbers = {"bool": False, "int": 1, "float": 1.0}
+    found = []
+    for item in items:
+        if isinstance(item, torch.Tensor):
+            found.append(_stand_in(kernel, item))
+        else:
+            found.append(next((numbers[kind] for cls, kind in _OPEN_NUMBERS if isinstance(item, cls)), item))
+    return found
+
+
+def _stand_in(kernel: Any, tensor: Any) -> StandIn:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPE_NAMES or tensor.layout is not torch.strided:
+        what = f"dtype {name}" if tensor.layout is torch.strided else f"a tensor of layout {tensor.layout}"
+        raise ArgumentError(f"{what} is not supported", hint=f"pass a dense tensor of {', '.join(DTYPE_NAMES)}")
+    contiguous = tensor.is_contiguous()
+    packed = contiguous or tensor.permute(*reversed(range(tensor.ndim))).is_contiguous()
+    shape = tuple(tensor.shape)
+
+    def extents() -> tuple[Any, ...]:
+        # A kernel that is compiled for extents has them in its types; then they are not left open.
+        return tuple(map(int, shape)) if kernel._tails or kernel._ones else shape
+
+    return StandIn(tensor, extents, numpy.dtype(name), "C" if contiguous else "F" if packed else "A")
+
+
+class _Operation:
+    """A kernel for some types as an operation.
+
+    Attributes:
+        written: the numbers of the items that the kernel writes.
+    """
+
+    def __init__(self, kernel: Any, parts: Parts, meaning: Meaning, number: int, *, functional: bool) -> None:
+        self.meaning, self.functional = meaning, functional
+        self.written = tuple(dict.fromkeys(parts.places[leaf].index for leaf in meaning.written))
+        self._leaves = tuple(place.index for place in parts.places)
+        self._parts = Parts((), parts.structure, parts.places)
+        # The kernel has the operation.
+        self._kernel = weakref.ref(kernel)
+        kinds = dict(zip(self._leaves, (_SCHEMA[place.kind] for place in parts.places), strict=True))
+        changed = () if functional else self.written
+        arguments = [f"{kind}{f'(a{i}!)' if i in changed else ''} arg{i}" for i, kind in sorted(kinds.items())]
+        count = len(meaning.returned) + (len(self.written) if functional else 0)
+        outputs = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+        name = re.sub(r"\W", "_", kernel.__name__, flags=re.ASCII)
+        self.op = torch.library.custom_op(
+            f"qgraph::{name}_{_PROCESS}_{kernel._traced_name.rpartition('_')[2]}_{number}",
+            self._run,
+            mutates_args=tuple(f"arg{i}" for i in changed),
+            schema=f"({', '.join(arguments)}) -> {outputs}",
+        )
+        self.op.register_fake(self._fake)
+        if functional or not changed:
+            self.op.register_autograd(self._backward, setup_context=self._save)
+
+    # --- running --------------------------------------------------------------------------------------------------------
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel.
+
+        Raises:
+            Gone: it is not there any more.
+        """
+        kernel = self._kernel()
+        if kernel is None:
+            raise Gone("the kernel that this compiled function calls is gone", hint="keep it as long as the function")
+        return kernel
+
+    def _run(self, *items: Any) -> Any:
+        kernel = self.kernel
+        given = [item.detach() if isinstance(item, torch.Tensor) else item for item in items]
+        changed = []
+        if self.functional:
+            for index in self.written:
+                given[index] = given[index].clone()
+                changed.append(given[index])
+        values = self._parts.filled(given)
+        count = kernel._positional
+        try:
+            result = kernel(*values[:count], **dict(zip(kernel._names[count:], values[count:], strict=True)))
+        except QGraphError as error:
+            hide_frames(error)
+            raise
+        made = self.meaning.arrays_in(result)
+        return _as_output([*changed, *(made[name] for name in self.meaning.returned)])
+
+    def _fake(self, *items: Any) -> Any:
+        """The tensors that it gives, without elements."""
+        changed = [torch.empty_like(items[index]) for index in self.written] if self.functional else []
+        side = next(item for item in items if isinstance(item, torch.Tensor))
+        leaves = [_stand_in(self.kernel, item) if isinstance(item, torch.Tensor) else item for item in items]
+        shapes = self.meaning.shapes([leaves[index] for index in self._leaves])
+        made = [side.new_empty(shape, dtype=getattr(torch, dtype.name)) for shape, dtype in shapes]
+        return _as_output([*changed, *made])
+
+    def check_apart(self, parts: Parts) -> None:
+        """Refuse a tensor that is written and shares memory with another one: what traces does not see that.
+
+        Raises:
+            ArgumentError: by their names.
+        """
+        paths = {index: leaf.path for index, leaf in reversed(list(zip(self._leaves, self.meaning.program.leaves, strict=True)))}
+        for index in self.written:
+            if self.functional and self._leaves.count(index) > 1:
+                raise ArgumentError(
+                    f"`{paths[index]}` is written, and passed twice: gradients of it are not defined",
+                    self.meaning.program.span,
+                    hint="pass a copy",
+                )
+            for other, item in enumerate(parts.items):
+                if other != index and isinstance(item, torch.Tensor) and _overlap(parts.items[index], item):
+                    raise ArgumentError(
+                        f"`{paths[index]}` is written, and may share memory with `{paths[other]}`, which {_HOST} does not see",
+                        self.meaning.program.span,
+                        hint="pass parts that lie one behind the other in memory, or a copy; or call the kernel outside",
+                    )
+
+    # --- gradients ------------------------------------------------------------------------------------------------------
+
+    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        outputs = (output,) if isinstance(output, torch.Tensor) else output
+        arrays = [index for index, item in enumerate(inputs) if isinstance(item, torch.Tensor)]
+        ctx.arrays, ctx.numbers = arrays, [None if index in arrays else item for index, item in enumerate(inputs)]
+        ctx.save_for_backward(*(inputs[index] for index in arrays), *outputs)
+
+    def _backward(self, ctx: Any, *cotangents: Any) -> Any:
+        kernel = self.kernel
+        if kernel._vjp is None:
+            self._refuse_backward(kernel)
+        saved = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            saved = tuple(each.detach() for each in saved)
+        items = list(ctx.numbers)
+        for index, tensor in zip(ctx.arrays, saved, strict=False):
+            items[index] = tensor
+        results = saved[len(ctx.arrays) :]
+        leaves = zip(self._leaves, self.meaning.program.leaves, strict=True)
+        wanted = [(index, leaf.path) for index, leaf in leaves if index in ctx.arrays and _is_continuous(items[index])]
+        arrays = [(path, items[index]) for index, path in wanted]
+        found = gradients(kernel, self._parts.filled(items), results, cotangents, arrays)
+        summed: list[Any] = [None] * len(items)
+        for (index, _), gradient in zip(wanted, found, strict=True):
+            if gradient is not None:
+                summed[index] = gradient if summed[index] is None else summed[index] + gradient
+        return tuple(summed)
+
+    def _refuse_backward(self, kernel: Any) -> NoReturn:
+        raise ArgumentError(
+            f"no gradient flows through the kernel `{kernel.__name__}`",
+            self.meaning.program.span,
+            hint=f"write a function of its gradients, and decorate it with @{kernel.__name__}.vjp",
+        )
+
+
+def _is_continuous(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
+
+
+def _as_output(tensors: list[Any]) -> Any:
+    return None if not tensors else tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    """Whether two tensors have bytes in common, as far as the first and last of each say."""
+    if StorageWeakRef(one.untyped_storage()) != StorageWeakRef(other.untyped_storage()):
+        return False
+    (low, high), (first, last) = _span(one), _span(other)
+    return bool(low < last and first < high)
+
+
+def _span(tensor: Any) -> tuple[Any, Any]:
+    start = tensor.storage_offset() * tensor.element_size()
+    if tensor.numel() == 0:
+        return start, start
+    reach = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (reach + 1) * tensor.element_size()
