@@ -244,7 +244,7 @@ class Introspection(Generic[Parameters, Result]):
         changed, in the order of arguments and as new tensors, and the arrays that it returned; then a cotangent for each result,
         of its shape. It returns a gradient, or None, for each argument that is an array of floats or complex numbers, in order;
         a kernel that fills arrays is called in a function that makes them. Autograd then records calls with tensors that
-        require a gradient. They keep what is given to the function, and an array that is changed is copied twice more.
+        require a gradient. They keep what is given to the function, and an array that is changed is copied three times.
 
         Returns:
             The function, as it is.

@@ -38,6 +38,12 @@ def gradients(
     Raises:
         ArgumentError: it gave another number of them, or one of another shape.
     """
+    if needs_gradient((arguments, results, cotangents)) and hasattr(kernel._vjp, "_vjp") and kernel._vjp._vjp is None:
+        raise ArgumentError(
+            f"a second derivative of `{kernel.__name__}` is wanted, and no gradient flows through its vjp",
+            kernel._source.span,
+            hint=f"decorate a function of the gradients of `{kernel._vjp.__name__}` with @{kernel._vjp.__name__}.vjp",
+        )
     found = kernel._vjp(*arguments, *results, *cotangents)
     given = found if isinstance(found, tuple) else (found,)
     names = ", ".join(f"`{name}`" for name, _ in arrays)

@@ -41,11 +41,13 @@ class Meaning:
         program: what it is for them.
         written: the numbers of the leaves that it writes.
         returned: the leaves of the arrays that it makes for its caller.
+        holds: tells whether what was compiled in is what it was.
     """
 
     def __init__(self, variant: Variant, host: str) -> None:
         program = self.program = variant.program
         _check(program, variant, host)
+        self.holds = variant.holds
         self.written = tuple(sorted(variant.written_leaves))
         self.returned = tuple(each.leaf.name for each in program.returned)
         self._by_name = {value.name: value for value in program.host_values}
@@ -90,7 +92,7 @@ def meaning_of(kernel: Any, parts: Parts, items: Sequence[Any], backend: str, ho
     values = parts.filled(items)
     _, found = kernel._described(values)
     meaning = known.get((found.types, backend))
-    if meaning is None:
+    if meaning is None or not meaning.holds():
         variant, _ = kernel._describe_only(values, backend)
         meaning = known[variant.types, backend] = Meaning(variant, host)
     return meaning

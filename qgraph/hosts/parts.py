@@ -30,10 +30,11 @@ class Place:
 class Parts:
     """``structure`` are the arguments with a ``Place`` for each item; an array that is passed twice is one item.
 
-    ``places`` are these in order, which is that of the leaves of a kernel.
+    ``places`` are these in order, which is that of the leaves of a kernel; ``paths`` is how the user writes each item.
     """
 
     items: tuple[Any, ...]
+    paths: tuple[str, ...]
     structure: tuple[Any, ...]
     places: tuple[Place, ...]
 
@@ -58,6 +59,7 @@ def parts_of(
         ArgumentError: an argument that no operation of that library takes, by its name.
     """
     items: list[Any] = []
+    paths: list[str] = []
     places: list[Place] = []
 
     def visit(path: str, value: Any) -> Any:
@@ -69,6 +71,7 @@ def parts_of(
             place = Place(same[0] if same else len(items), kind, cls)
             if not same:
                 items.append(value if cls is None else value.item())
+                paths.append(path)
             places.append(place)
             return place
         if (value is None or isinstance(value, str | enum.Enum)) and not _is_refused(value):
@@ -84,7 +87,7 @@ def parts_of(
 
     given = zip(names, values, strict=True)
     structure = tuple(_constant(name, value, host) if name in static else visit(name, value) for name, value in given)
-    return Parts(tuple(items), structure, tuple(places))
+    return Parts(tuple(items), tuple(paths), structure, tuple(places))
 
 
 def _is_refused(value: Any) -> bool:

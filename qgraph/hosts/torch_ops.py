@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import secrets
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy
@@ -26,8 +26,7 @@ from qgraph.hosts.gradients import gradients
 from qgraph.hosts.meaning import Meaning, StandIn, meaning_of
 from qgraph.hosts.parts import REFUSED, Parts, parts_of
 from qgraph.hosts.traced import kernel_named
-from qgraph.ir.argument_types import TailFound
-from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES
+from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, grad_warning, refuse
 from qgraph.runtime.values.results import with_arrays
 from qgraph.stack import hide_frames
 
@@ -96,7 +95,16 @@ def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     operation = _operation(kernel, parts, functional=differentiated and kernel._vjp is not None)
     meaning = operation.meaning
     operation.check_apart(parts)
-    outputs = operation.op(*parts.items)
+    if differentiated and kernel._vjp is None and meaning.written:
+        grad_warning.say()
+    # An open float that is an argument of an operation is one for PyTorch to compile anew for; a factor of a tensor is not.
+    one = torch.ones((), dtype=torch.float64, device="cpu")
+    items = [one * each if isinstance(each, torch.SymFloat) else each for each in parts.items]
+    if operation.functional:
+        for index in operation.written:
+            # As it was, for the gradients.
+            items[index] = items[index].clone()
+    outputs = operation.op(*items)
     outputs = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs or ())
     if operation.functional:
         for index, changed in zip(operation.written, outputs, strict=False):
@@ -119,32 +127,35 @@ def _operation(kernel: Any, parts: Parts, *, functional: bool) -> _Operation:
     backend = "cuda" if tensor is not None and tensor.is_cuda else "cpu"
     with _LOCK:
         known = _KNOWN.setdefault(kernel, _Known({}, {}))
-        items = _stand_ins(kernel, parts.items)
+        items = _stand_ins(kernel, parts)
         meaning = meaning_of(kernel, parts, items, backend, _HOST, known.meanings)
-        key = id(meaning), tuple(place.index for place in parts.places), functional
+        is_open = tuple(isinstance(item, torch.SymFloat) for item in parts.items)
+        key = id(meaning), tuple(place.index for place in parts.places), is_open, functional
         operation = known.operations.get(key)
         if operation is None:
-            operation = known.operations[key] = _Operation(kernel, parts, meaning, len(known.operations), functional=functional)
+            number = len(known.operations)
+            operation = _Operation(kernel, parts, meaning, number, is_open=is_open, functional=functional)
+            known.operations[key] = operation
         return operation
 
 
-def _stand_ins(kernel: Any, items: Sequence[Any]) -> list[Any]:
+def _stand_ins(kernel: Any, parts: Parts) -> list[Any]:
     """Arrays for tensors, and for numbers that are open any of their kind: no type depends on them."""
     numbers = {"bool": False, "int": 1, "float": 1.0}
     found = []
-    for item in items:
+    for item, path in zip(parts.items, parts.paths, strict=True):
         if isinstance(item, torch.Tensor):
-            found.append(_stand_in(kernel, item))
+            found.append(_stand_in(kernel, item, path))
         else:
             found.append(next((numbers[kind] for cls, kind in _OPEN_NUMBERS if isinstance(item, cls)), item))
     return found
 
 
-def _stand_in(kernel: Any, tensor: Any) -> StandIn:
+def _stand_in(kernel: Any, tensor: Any, path: str = "") -> StandIn:
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPE_NAMES or tensor.layout is not torch.strided:
-        what = f"dtype {name}" if tensor.layout is torch.strided else f"a tensor of layout {tensor.layout}"
-        raise ArgumentError(f"{what} is not supported", hint=f"pass a dense tensor of {', '.join(DTYPE_NAMES)}")
+        what = f"dtype {name}" if tensor.layout is torch.strided else f"a sparse tensor ({tensor.layout})"
+        refuse(path, f"{what} is not supported in {_HOST}", f"pass a dense tensor of {', '.join(DTYPE_NAMES)}")
     contiguous = tensor.is_contiguous()
     packed = contiguous or tensor.permute(*reversed(range(tensor.ndim))).is_contiguous()
     shape = tuple(tensor.shape)
@@ -163,14 +174,18 @@ class _Operation:
         written: the numbers of the items that the kernel writes.
     """
 
-    def __init__(self, kernel: Any, parts: Parts, meaning: Meaning, number: int, *, functional: bool) -> None:
+    def __init__(
+        self, kernel: Any, parts: Parts, meaning: Meaning, number: int, *, is_open: tuple[bool, ...], functional: bool
+    ) -> None:
+        # Of each item, whether it is a float that comes as a tensor.
+        self._is_open = is_open
         self.meaning, self.functional = meaning, functional
         self.written = tuple(dict.fromkeys(parts.places[leaf].index for leaf in meaning.written))
         self._leaves = tuple(place.index for place in parts.places)
-        self._parts = Parts((), parts.structure, parts.places)
+        self._parts = replace(parts, items=())
         # The kernel has the operation.
         self._kernel = weakref.ref(kernel)
-        kinds = dict(zip(self._leaves, (_SCHEMA[place.kind] for place in parts.places), strict=True))
+        kinds = {place.index: "Tensor" if is_open[place.index] else _SCHEMA[place.kind] for place in parts.places}
         changed = () if functional else self.written
         arguments = [f"{kind}{f'(a{i}!)' if i in changed else ''} arg{i}" for i, kind in sorted(kinds.items())]
         count = len(meaning.returned) + (len(self.written) if functional else 0)
@@ -200,9 +215,18 @@ class _Operation:
             raise Gone("the kernel that this compiled function calls is gone", hint="keep it as long as the function")
         return kernel
 
+    def _closed(self, items: Iterable[Any]) -> list[Any]:
+        return [item.item() if is_open else item for item, is_open in zip(items, self._is_open, strict=True)]
+
     def _run(self, *items: Any) -> Any:
         kernel = self.kernel
-        given = [item.detach() if isinstance(item, torch.Tensor) else item for item in items]
+        if not self.meaning.holds():
+            raise ArgumentError(
+                f"something that `{kernel.__name__}` has of its surroundings is another thing than when {_HOST} looked at it",
+                self.meaning.program.span,
+                hint="call torch.compiler.reset(), or pass it as an argument",
+            )
+        given = self._closed(item.detach() if isinstance(item, torch.Tensor) else item for item in items)
         changed = []
         if self.functional:
             for index in self.written:
@@ -221,6 +245,8 @@ class _Operation:
     def _fake(self, *items: Any) -> Any:
         """The tensors that it gives, without elements."""
         changed = [torch.empty_like(items[index]) for index in self.written] if self.functional else []
+        # No shape is made of a float.
+        items = tuple(0.0 if is_open else item for item, is_open in zip(items, self._is_open, strict=True))
         side = next(item for item in items if isinstance(item, torch.Tensor))
         leaves = [_stand_in(self.kernel, item) if isinstance(item, torch.Tensor) else item for item in items]
         shapes = self.meaning.shapes([leaves[index] for index in self._leaves])
@@ -233,7 +259,7 @@ class _Operation:
         Raises:
             ArgumentError: by their names.
         """
-        paths = {index: leaf.path for index, leaf in reversed(list(zip(self._leaves, self.meaning.program.leaves, strict=True)))}
+        paths = parts.paths
         for index in self.written:
             if self.functional and self._leaves.count(index) > 1:
                 raise ArgumentError(

@@ -306,8 +306,10 @@ class _Once:
             warnings.warn(self._message, UserWarning, stacklevel=2)
 
 
-_grad_warning = _Once(
-    "a tensor with requires_grad was passed to a qgraph kernel: its elements are used, but no gradient flows through the kernel"
+#: Said where a call takes no part in automatic differentiation.
+grad_warning = _Once(
+    "a tensor with requires_grad was passed to a qgraph kernel: its elements are used, but no gradient flows through the kernel, "
+    "which has no vjp"
 )
 
 
@@ -320,7 +322,7 @@ def _adopt_torch(value: Any, path: str) -> ArrayView:
     if value.is_neg() or value.is_conj():
         refuse(path, "it is a lazily conjugated or negated view", "pass x.resolve_conj().resolve_neg()")
     if value.requires_grad:
-        _grad_warning.say()
+        grad_warning.say()
     if value.is_cuda:
         itemsize = dtype.itemsize
         strides = tuple([stride * itemsize for stride in value.stride()])
