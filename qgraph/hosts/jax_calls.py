@@ -1,0 +1,155 @@
+"""Kernels inside ``jax.jit``: as custom calls of XLA, which run on JAX's device, in its stream, into its memory.
+
+One handler of this process serves all: the number that comes with a call says which kernel it is for, and with what numbers. The
+handler's name holds one of this process, so that no executable that JAX keeps on the disk for one process is run by another.
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy
+
+from qgraph import forks
+from qgraph.compat.xla_ffi import CustomCall, Memory, handler
+from qgraph.errors import ArgumentError, BackendError, CudaError
+from qgraph.hosts.meaning import Meaning, StandIn, meaning_of
+from qgraph.hosts.parts import Parts, parts_of
+from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, device_of_pointer, refuse
+from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
+from qgraph.runtime.values.prepared_call import Call
+from qgraph.runtime.values.results import with_arrays
+
+_HOST = "jax.jit"
+_TARGET = f"qgraph_{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What a number stands for: a kernel and its arguments, of which the arrays come with each call."""
+
+    kernel: Any
+    parts: Parts
+
+
+# Executables of JAX's have the numbers, and nobody says when one is gone.
+_SITES: list[_Site] = []
+_KNOWN: weakref.WeakKeyDictionary[Any, tuple[dict[Any, Meaning], dict[Any, int]]] = weakref.WeakKeyDictionary()
+_LOCK = forks.lock()
+
+
+def call_in_jit(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel with tracers among its arguments: a custom call in the program that JAX traces.
+
+    Raises:
+        QGraphError: a call with such arguments is refused, or writes some of them.
+    """
+    values = kernel._bind(args, kwargs)
+    parts = parts_of(kernel._names, values, kernel._source.static, _kind_of, _HOST)
+    is_array = [_kind_of(item) == "array" for item in parts.items]
+    items = [jax.numpy.asarray(item) if array else item for item, array in zip(parts.items, is_array, strict=True)]
+    stand_ins = [
+        _stand_in(item, path) if array else item for item, path, array in zip(items, parts.paths, is_array, strict=True)
+    ]
+    with _LOCK:
+        meanings, sites = _KNOWN.setdefault(kernel, ({}, {}))
+        meaning = meaning_of(kernel, parts, stand_ins, "cuda", _HOST, meanings)
+        for leaf in meaning.written:
+            raise ArgumentError(
+                f"the kernel writes `{meaning.program.leaves[leaf].path}`, and no array of {_HOST} can be changed",
+                meaning.program.span,
+                hint="make an array in the kernel, such as np.empty(x.shape, x.dtype), write to that, and return it",
+            )
+        numbers = tuple((type(item), repr(item)) for item, array in zip(items, is_array, strict=True) if not array)
+        key = id(meaning), tuple(place.index for place in parts.places), numbers
+        site = sites.get(key)
+        if site is None:
+            kept = tuple(None if array else item for item, array in zip(items, is_array, strict=True))
+            site = sites[key] = len(_SITES)
+            _SITES.append(_Site(kernel, Parts(kept, parts.paths, parts.structure, parts.places)))
+    shapes = meaning.shapes([stand_ins[place.index] for place in parts.places])
+    results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    arrays = [item for item, array in zip(items, is_array, strict=True) if array]
+    call = jax.ffi.ffi_call(_target(), results, vmap_method="sequential")
+    made = dict(zip(meaning.returned, call(*arrays, site=numpy.int64(site)), strict=True))
+    given = {leaf.name: items[place.index] for leaf, place in zip(meaning.program.leaves, parts.places, strict=True)}
+    assert meaning.program.result is not None
+    return with_arrays(meaning.program.result, None, {**given, **made})
+
+
+def _kind_of(value: Any) -> str | None:
+    return "array" if isinstance(value, jax.Array | numpy.ndarray) else None
+
+
+def _stand_in(array: Any, path: str) -> StandIn:
+    if array.dtype.name not in DTYPE_NAMES:
+        refuse(path, f"dtype {array.dtype.name} is not supported", f"the dtypes are {', '.join(DTYPE_NAMES)}")
+    shape = tuple(array.shape)
+    if not all(isinstance(extent, int) for extent in shape):
+        refuse(path, f"its shape {shape} is not known when it is traced", "export the function with shapes that are numbers")
+    return StandIn(array, lambda: shape, numpy.dtype(array.dtype.name), "C")
+
+
+@functools.cache
+def _target() -> str:
+    """The name of the handlers, which are known to XLA from now on."""
+    for platform, on_device in (("cpu", False), ("CUDA", True)):
+        called = handler(functools.partial(_run, on_device=on_device))
+        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(called), platform=platform)
+        _HANDLERS.append(called)
+    return _TARGET
+
+
+# XLA calls them as long as the process lives.
+_HANDLERS: list[Any] = []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OnDevice:
+    """An array in memory of XLA's on a device."""
+
+    memory: Memory
+    device: int
+
+    def __qgraph_view__(self) -> ArrayView:
+        memory = self.memory
+        strides = contiguous_strides(memory.shape, memory.dtype.itemsize)
+        return ArrayView(memory.pointer, memory.shape, strides, memory.dtype, False, self.device, self)
+
+
+def _run(call: CustomCall, *, on_device: bool) -> None:
+    """Run the kernel that a call is for, in a thread of XLA's."""
+    site = _SITES[call.number]
+    if on_device:
+        pointer = next((each.pointer for each in (*call.results, *call.arguments) if each.pointer), 0)
+        array_of: Any = functools.partial(_OnDevice, device=device_of_pointer(pointer))
+        stream = call.stream()
+    else:
+        array_of, stream = Memory.on_host, 0
+    arrays = map(array_of, call.arguments)
+    items = [next(arrays) if item is None else item for item in site.parts.items]
+    made = [adopt(array_of(memory), "the array that is returned") for memory in call.results]
+    try:
+        _launch(site.kernel, site.parts.filled(items), made, stream, on_device=on_device)
+    except CudaError as error:
+        site.kernel._recover(error, None)
+        _launch(site.kernel, site.parts.filled(items), made, stream, on_device=on_device)
+
+
+def _launch(kernel: Any, values: tuple[Any, ...], made: list[Any], stream: int, *, on_device: bool) -> None:
+    _, reading, leaves, simple = kernel._read(values)
+    variant = reading.variant
+    if (variant.backend == "cuda") != on_device:
+        raise BackendError(
+            f"the kernel runs on the {variant.backend} backend, and JAX on {'a GPU' if on_device else 'the CPU'}",
+            hint="let both run in one place, by jax.default_device or qgraph.set_backend",
+        )
+    specialisation = kernel._specialisation(variant, () if simple else variant.check(leaves))
+    call = Call((*leaves, *made), specialisation.host_values(leaves), stream)
+    (specialisation.executable or kernel._executable(specialisation, stream)).launch(call)
+    kernel._ran.specialisation = specialisation
