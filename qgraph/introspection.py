@@ -238,13 +238,17 @@ class Introspection(Generic[Parameters, Result]):
         return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words))
 
     def vjp(self, function: Function) -> Function:
-        """Mark a function, or a kernel, as the gradients of this kernel, for PyTorch's autograd: a vector-Jacobian product.
+        """Mark a function, or a kernel, as the gradients of this kernel: its vector-Jacobian product.
 
-        It is called with the arguments of the call, arrays as they were before it; then its results: the arrays that it
-        changed, in the order of arguments and as new tensors, and the arrays that it returned; then a cotangent for each result,
-        of its shape. It returns a gradient, or None, for each argument that is an array of floats or complex numbers, in order;
-        a kernel that fills arrays is called in a function that makes them. Autograd then records calls with tensors that
-        require a gradient. They keep what is given to the function, and an array that is changed is copied three times.
+        PyTorch's autograd then records calls with tensors that require a gradient, eagerly and in ``torch.compile``, and JAX
+        differentiates calls in reverse.
+
+        Args:
+            function: is called with the arguments of the call, arrays as they were before it; then with the results: the arrays
+                that it changed, in the order of arguments and as new ones, and the arrays that it made; then with a cotangent
+                for each result of floats or complex numbers, of its shape. It returns a gradient, or None, for each argument
+                that is an array of these, in order. A kernel that fills arrays is called in a function that makes them. What
+                it is given is kept until then, and of an array that is changed three copies are made.
 
         Returns:
             The function, as it is.

@@ -15,7 +15,8 @@ from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.hosts.gradients import needs_gradient
-from qgraph.hosts.traced import call_traced, for_dynamo, named
+from qgraph.hosts.names import named
+from qgraph.hosts.traced import call_traced, for_dynamo
 from qgraph.introspection import Introspection
 from qgraph.ir.argument_types import LengthOfOne, TailFound, TracedArray
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
@@ -73,8 +74,8 @@ class Kernel(ByName, Introspection[Parameters, Result]):
 
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
     __slots__ = (
-        *("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_traced_name", "_variants"),
-        "_vjp",
+        *("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations"),
+        *("_traced_name", "_variants", "_vjp"),
     )
 
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
@@ -91,7 +92,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
-        # What it is called in graphs of other libraries' compilers, and its gradients, by the user's function.
+        # For other libraries' compilers, and its gradients by the user's function.
         self._traced_name = named(self)
         self._vjp: Callable[..., Any] | None = None
         _KERNELS.add(self)
@@ -110,14 +111,13 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         # Most calls are the one before them again.
         recent = self._recent
         last = recent.last
-        result: Result
         try:
             if self._vjp is not None and needs_gradient((args, kwargs)):
                 return call_traced("torch", self, args, kwargs)
             if last is not None and not kwargs and (known := last.next) is not None:
                 # Not called as a method would be, which is slower to find.
                 run = known.run
-                result = run(args)
+                result: Result = run(args)
                 if result is not CHANGED:
                     recent.last = known
                     return result

@@ -8,7 +8,7 @@ operations/                      one record for each operation that bodies have
 ir/                              the records that one stage hands to the next
 nodes/                           the kinds of nodes that are neither kernels nor conditional
 frontend/  lowering/  runtime/   the stages, which never meet; the folders inside each have an order, below
-checking/, random/, kernel, ...  every other module of the package itself
+checking/, hosts/, kernel, ...   every other module of the package itself
 __init__, __main__
 """
 
@@ -117,7 +117,15 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {(), ("compat",), ("checking",), ("profiling",), ("random",), *((folder,) for folder in (*BETWEEN, *STAGES))}
+    placed = {
+        (),
+        ("compat",),
+        ("checking",),
+        ("hosts",),
+        ("profiling",),
+        ("random",),
+        *((folder,) for folder in (*BETWEEN, *STAGES)),
+    }
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
 
@@ -171,6 +179,9 @@ DOCUMENTED = {"_fields", "_replace", "_fields_", "_getframe", "_is_gil_enabled",
 OURS = {
     ("bound_kernel", "kernel"),
     ("bound_kernel", "self._kernel"),
+    *((f"hosts.{module}", "kernel") for module in ("gradients", "jax_calls", "meaning", "torch_ops", "traced")),
+    ("hosts.gradients", "kernel._vjp"),
+    ("hosts.jax_calls", "site.kernel"),
     ("lowering.numba_backend.cpu", "typing"),
     ("lowering.numba_backend.cuda", "typing"),
 }

@@ -1,7 +1,7 @@
 """XLA's foreign function interface by ``ctypes``: how a call of a custom call's handler lies in memory.
 
-Read from xla/ffi/api/c_api.h of jaxlib 0.10.2, version 0.3 of that interface. Its records only grow at their ends as long as the
-major version stays, and each says how large it is.
+Read from xla/ffi/api/c_api.h of jaxlib 0.10.2, version 0.3 of that interface. Its records only grow at their ends
+as long as the major version stays, and each says how large it is.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ _METADATA = 1
 _EXECUTE = 3
 _SCALAR = 3
 _FAILED = 13  # XLA_FFI_Error_Code_INTERNAL
-_DTYPES = {
-    **{1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64"},
-    **{10: "float16", 11: "float32", 12: "float64", 15: "complex64", 18: "complex128"},
-}
+_INTEGERS = enumerate(("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))), start=1)
+_DTYPES = {**dict(_INTEGERS), 10: "float16", 11: "float32", 12: "float64", 15: "complex64", 18: "complex128"}
 # Where the functions are in XLA_FFI_Api, counted in pointers.
 _ERROR_CREATE, _STREAM_GET = 6, 10
 
@@ -115,8 +113,9 @@ class Memory:
         count = math.prod(self.shape) * self.dtype.itemsize
         if not count:
             return numpy.empty(self.shape, self.dtype)
-        held = (ctypes.c_char * count).from_address(self.pointer)
-        return numpy.frombuffer(held, self.dtype).reshape(self.shape)
+        held: Any = (ctypes.c_char * count).from_address(self.pointer)
+        found: numpy.ndarray = numpy.frombuffer(held, self.dtype).reshape(self.shape)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +144,13 @@ def handler(run: Callable[[CustomCall], None]) -> Any:
     def called(pointer: Any) -> int | None:
         frame = pointer.contents
         try:
-            return _answer(frame, run)
+            _answer(frame, run)
         except BaseException as error:  # noqa: BLE001 - there is nobody above this function to whom it could go
             message = f"{type(error).__name__}: {error}".encode()
             asked = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, message, _FAILED)
-            found: int | None = _function(frame, _ERROR_CREATE)(ctypes.addressof(asked))
+            found: int = _function(frame, _ERROR_CREATE)(ctypes.addressof(asked))
             return found
+        return None
 
     return _Handler(called)
 

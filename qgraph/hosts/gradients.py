@@ -36,8 +36,14 @@ def gradients(
     """The gradients of ``arrays``, with their names, as the ``vjp`` of ``kernel`` gives them.
 
     Raises:
-        ArgumentError: it gave another number of them, or one of another shape.
+        ArgumentError: there is no ``vjp``, or it gave another number of gradients, or one of another shape.
     """
+    if kernel._vjp is None:
+        raise ArgumentError(
+            f"no gradient flows through the kernel `{kernel.__name__}`",
+            kernel._source.span,
+            hint=f"write a function of its gradients, and decorate it with @{kernel.__name__}.vjp",
+        )
     if needs_gradient((arguments, results, cotangents)) and hasattr(kernel._vjp, "_vjp") and kernel._vjp._vjp is None:
         raise ArgumentError(
             f"a second derivative of `{kernel.__name__}` is wanted, and no gradient flows through its vjp",

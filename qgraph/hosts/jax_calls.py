@@ -1,7 +1,7 @@
 """Kernels inside ``jax.jit``: as custom calls of XLA, which run on JAX's device, in its stream, into its memory.
 
-One handler of this process serves all: the number that comes with a call says which kernel it is for, and with what numbers. The
-handler's name holds one of this process, so that no executable that JAX keeps on the disk for one process is run by another.
+One handler serves all: the number that comes with a call says which kernel it is for, and with what numbers. The handler's name
+holds a number of this process, so that no executable that JAX keeps on the disk for one process is run by another.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import secrets
 import weakref
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,7 +19,8 @@ import numpy
 from qgraph import forks
 from qgraph.compat.xla_ffi import CustomCall, Memory, handler
 from qgraph.errors import ArgumentError, BackendError, CudaError
-from qgraph.hosts.meaning import Meaning, StandIn, meaning_of
+from qgraph.hosts.gradients import gradients
+from qgraph.hosts.meaning import Meaning, StandIn, changed_since, meaning_of
 from qgraph.hosts.parts import Parts, parts_of
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, device_of_pointer, refuse
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
@@ -34,6 +36,7 @@ class _Site:
     """What a number stands for: a kernel and its arguments, of which the arrays come with each call."""
 
     kernel: Any
+    meaning: Meaning
     parts: Parts
 
 
@@ -43,7 +46,7 @@ _KNOWN: weakref.WeakKeyDictionary[Any, tuple[dict[Any, Meaning], dict[Any, int]]
 _LOCK = forks.lock()
 
 
-def call_in_jit(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a kernel with tracers among its arguments: a custom call in the program that JAX traces.
 
     Raises:
@@ -71,15 +74,56 @@ def call_in_jit(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         if site is None:
             kept = tuple(None if array else item for item, array in zip(items, is_array, strict=True))
             site = sites[key] = len(_SITES)
-            _SITES.append(_Site(kernel, Parts(kept, parts.paths, parts.structure, parts.places)))
+            _SITES.append(_Site(kernel, meaning, Parts(kept, parts.paths, parts.structure, parts.places)))
     shapes = meaning.shapes([stand_ins[place.index] for place in parts.places])
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
-    arrays = [item for item, array in zip(items, is_array, strict=True) if array]
-    call = jax.ffi.ffi_call(_target(), results, vmap_method="sequential")
-    made = dict(zip(meaning.returned, call(*arrays, site=numpy.int64(site)), strict=True))
+    made_by = jax.ffi.ffi_call(_target(), results, vmap_method="sequential")
+    function = _differentiable(
+        functools.partial(made_by, site=numpy.int64(site)), kernel, meaning, replace(parts, items=tuple(items))
+    )
+    made = function(*(item for item, array in zip(items, is_array, strict=True) if array))
     given = {leaf.name: items[place.index] for leaf, place in zip(meaning.program.leaves, parts.places, strict=True)}
     assert meaning.program.result is not None
-    return with_arrays(meaning.program.result, None, {**given, **made})
+    return with_arrays(meaning.program.result, None, {**given, **dict(zip(meaning.returned, made, strict=True))})
+
+
+def _differentiable(function: Callable[..., Any], kernel: Any, meaning: Meaning, parts: Parts) -> Callable[..., Any]:
+    """``function`` of the arrays among the items, with the gradients that the ``vjp`` of ``kernel`` gives."""
+    places = [index for index, item in enumerate(parts.items) if _kind_of(item) == "array"]
+    # What is given to gradients comes with the call: nothing of a trace may be kept.
+    numbers = [None if index in places else item for index, item in enumerate(parts.items)]
+
+    def backward(saved: tuple[Any, Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        arrays, results = saved
+        items = list(numbers)
+        for index, array in zip(places, arrays, strict=True):
+            items[index] = array
+        leaves = zip(parts.places, meaning.program.leaves, strict=True)
+        wanted = [
+            (place.index, leaf.path) for place, leaf in leaves if place.index in places and _is_continuous(items[place.index])
+        ]
+        given = [each for each, result in zip(cotangents, results, strict=True) if _is_continuous(result)]
+        named = [(path, items[index]) for index, path in wanted]
+        found = gradients(kernel, parts.filled(items), results, given, named)
+        summed: dict[int, Any] = {}
+        for (index, _), gradient in zip(wanted, found, strict=True):
+            if gradient is not None:
+                summed[index] = summed[index] + gradient if index in summed else gradient
+        return tuple(summed.get(index) for index in places)
+
+    differentiable = jax.custom_vjp(function)
+
+    def forward(*arrays: Any) -> tuple[Any, Any]:
+        results = function(*arrays)
+        return results, (arrays, results)
+
+    differentiable.defvjp(forward, backward)
+    found: Callable[..., Any] = differentiable
+    return found
+
+
+def _is_continuous(array: Any) -> bool:
+    return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.inexact))
 
 
 def _kind_of(value: Any) -> str | None:
@@ -125,6 +169,8 @@ class _OnDevice:
 def _run(call: CustomCall, *, on_device: bool) -> None:
     """Run the kernel that a call is for, in a thread of XLA's."""
     site = _SITES[call.number]
+    if not site.meaning.holds():
+        raise changed_since(site.kernel, site.meaning, _HOST, "call jax.clear_caches()")
     if on_device:
         pointer = next((each.pointer for each in (*call.results, *call.arguments) if each.pointer), 0)
         array_of: Any = functools.partial(_OnDevice, device=device_of_pointer(pointer))

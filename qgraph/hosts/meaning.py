@@ -1,4 +1,4 @@
-"""What a kernel does to arguments of which only types and shapes are known: which it writes, what it returns, of what shapes."""
+"""What a kernel does to arguments of which only types and shapes are known: which it writes, and what it returns."""
 
 from __future__ import annotations
 
@@ -96,6 +96,15 @@ def meaning_of(kernel: Any, parts: Parts, items: Sequence[Any], backend: str, ho
         variant, _ = kernel._describe_only(values, backend)
         meaning = known[variant.types, backend] = Meaning(variant, host)
     return meaning
+
+
+def changed_since(kernel: Any, meaning: Meaning, host: str, hint: str) -> ArgumentError:
+    """What to raise where what was compiled in, of the kernel's surroundings, is another thing now: shapes may be others."""
+    return ArgumentError(
+        f"something that `{kernel.__name__}` has of its surroundings is another thing than when {host} looked at it",
+        meaning.program.span,
+        hint=f"{hint}, or pass it as an argument",
+    )
 
 
 def _check(program: Program, variant: Variant, host: str) -> None:

@@ -14,7 +14,7 @@ import secrets
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy
 import torch
@@ -23,10 +23,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from qgraph import forks
 from qgraph.errors import ArgumentError, QGraphError
 from qgraph.hosts.gradients import gradients
-from qgraph.hosts.meaning import Meaning, StandIn, meaning_of
+from qgraph.hosts.meaning import Meaning, StandIn, changed_since, meaning_of
+from qgraph.hosts.names import kernel_named
 from qgraph.hosts.parts import REFUSED, Parts, parts_of
-from qgraph.hosts.traced import kernel_named
-from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, grad_warning, refuse
+from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, refuse
+from qgraph.runtime.arguments.gradient_warning import grad_warning
 from qgraph.runtime.values.results import with_arrays
 from qgraph.stack import hide_frames
 
@@ -73,7 +74,7 @@ def passable(value: Any) -> Any:
     return REFUSED + type(value).__name__
 
 
-@torch.compiler.allow_in_graph
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator, unused-ignore]
 def call_in_graph(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the kernel with that name: one node of Dynamo's graph."""
     try:
@@ -141,8 +142,8 @@ def _operation(kernel: Any, parts: Parts, *, functional: bool) -> _Operation:
 
 def _stand_ins(kernel: Any, parts: Parts) -> list[Any]:
     """Arrays for tensors, and for numbers that are open any of their kind: no type depends on them."""
-    numbers = {"bool": False, "int": 1, "float": 1.0}
-    found = []
+    numbers: dict[str, Any] = {"bool": False, "int": 1, "float": 1.0}
+    found: list[Any] = []
     for item, path in zip(parts.items, parts.paths, strict=True):
         if isinstance(item, torch.Tensor):
             found.append(_stand_in(kernel, item, path))
@@ -221,11 +222,7 @@ class _Operation:
     def _run(self, *items: Any) -> Any:
         kernel = self.kernel
         if not self.meaning.holds():
-            raise ArgumentError(
-                f"something that `{kernel.__name__}` has of its surroundings is another thing than when {_HOST} looked at it",
-                self.meaning.program.span,
-                hint="call torch.compiler.reset(), or pass it as an argument",
-            )
+            raise changed_since(kernel, self.meaning, _HOST, "call torch.compiler.reset()")
         given = self._closed(item.detach() if isinstance(item, torch.Tensor) else item for item in items)
         changed = []
         if self.functional:
@@ -285,8 +282,6 @@ class _Operation:
 
     def _backward(self, ctx: Any, *cotangents: Any) -> Any:
         kernel = self.kernel
-        if kernel._vjp is None:
-            self._refuse_backward(kernel)
         saved = ctx.saved_tensors
         if not torch.is_grad_enabled():
             saved = tuple(each.detach() for each in saved)
@@ -297,19 +292,13 @@ class _Operation:
         leaves = zip(self._leaves, self.meaning.program.leaves, strict=True)
         wanted = [(index, leaf.path) for index, leaf in leaves if index in ctx.arrays and _is_continuous(items[index])]
         arrays = [(path, items[index]) for index, path in wanted]
-        found = gradients(kernel, self._parts.filled(items), results, cotangents, arrays)
+        given = [each for each, result in zip(cotangents, results, strict=True) if _is_continuous(result)]
+        found = gradients(kernel, self._parts.filled(items), results, given, arrays)
         summed: list[Any] = [None] * len(items)
         for (index, _), gradient in zip(wanted, found, strict=True):
             if gradient is not None:
                 summed[index] = gradient if summed[index] is None else summed[index] + gradient
         return tuple(summed)
-
-    def _refuse_backward(self, kernel: Any) -> NoReturn:
-        raise ArgumentError(
-            f"no gradient flows through the kernel `{kernel.__name__}`",
-            self.meaning.program.span,
-            hint=f"write a function of its gradients, and decorate it with @{kernel.__name__}.vjp",
-        )
 
 
 def _is_continuous(tensor: Any) -> bool:

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from qgraph.compat.torch_dynamo import looked_into
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# Kernels by the names that graphs have for them.
-_KERNELS: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-_NUMBERS = itertools.count()
+Result = TypeVar("Result")
 
 
-def named(kernel: Any) -> str:
-    """A name for ``kernel``, which nothing else has in this process."""
-    name = f"{kernel.__name__}_{next(_NUMBERS)}"
-    _KERNELS[name] = kernel
-    return name
-
-
-def kernel_named(name: str) -> Any:
-    """The kernel of that name, which lives as long as who called it."""
-    return _KERNELS[name]
-
-
-def call_traced(library: str, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_traced(library: str, kernel: Callable[..., Result], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
     """Call ``kernel`` with tracers of a library, torch or jax: it becomes an operation in what they record."""
     if library == "torch":
         from qgraph.hosts.torch_ops import call
-
-        return call(kernel, args, kwargs)
-    from qgraph.hosts.jax_calls import call_in_jit
-
-    return call_in_jit(kernel, args, kwargs)
+    else:
+        from qgraph.hosts.jax_calls import call
+    result: Result = call(kernel, args, kwargs)
+    return result
 
 
 def _call_in_dynamo(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-    # Read by Dynamo, which follows it and meets one function that it takes as it is: what that gets must be tensors and numbers.
+    # Read by Dynamo, which follows it to one function that it takes as it is: what that gets must be tensors and numbers.
     from qgraph.hosts.torch_ops import call_in_graph, passable
 
     return call_in_graph(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -20,6 +19,7 @@ from qgraph.compat.cpython import pointer_in
 from qgraph.compat.framework_streams import cupy_stream_function, torch_stream
 from qgraph.errors import ArgumentError
 from qgraph.ir.argument_types import TracedArray
+from qgraph.runtime.arguments.gradient_warning import grad_warning
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver.native import may_look
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
@@ -291,26 +291,6 @@ def _traced(library: str) -> Adopter:
 def _adopt_own(value: Any, path: str) -> ArrayView:
     view: ArrayView = value.__qgraph_view__()
     return view
-
-
-class _Once:
-    """Says a warning the first time only."""
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-        self._said = False
-
-    def say(self) -> None:
-        if not self._said:
-            self._said = True
-            warnings.warn(self._message, UserWarning, stacklevel=2)
-
-
-#: Said where a call takes no part in automatic differentiation.
-grad_warning = _Once(
-    "a tensor with requires_grad was passed to a qgraph kernel: its elements are used, but no gradient flows through the kernel, "
-    "which has no vjp"
-)
 
 
 def _adopt_torch(value: Any, path: str) -> ArrayView:
