@@ -61,7 +61,7 @@ def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ]
     with _LOCK:
         meanings, sites = _KNOWN.setdefault(kernel, ({}, {}))
-        meaning = meaning_of(kernel, parts, stand_ins, "cuda", _HOST, meanings)
+        meaning = meaning_of(kernel, parts, stand_ins, _HOST, meanings)
         for leaf in meaning.written:
             raise ArgumentError(
                 f"the kernel writes `{meaning.program.leaves[leaf].path}`, and no array of {_HOST} can be changed",
@@ -114,7 +114,7 @@ def _differentiable(function: Callable[..., Any], kernel: Any, meaning: Meaning,
     differentiable = jax.custom_vjp(function)
 
     def forward(*arrays: Any) -> tuple[Any, Any]:
-        results = function(*arrays)
+        results = differentiable(*arrays)
         return results, (arrays, results)
 
     differentiable.defvjp(forward, backward)

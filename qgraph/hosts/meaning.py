@@ -83,7 +83,7 @@ def _arrays(result: Result, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _arrays(item, each)
 
 
-def meaning_of(kernel: Any, parts: Parts, items: Sequence[Any], backend: str, host: str, known: dict[Any, Meaning]) -> Meaning:
+def meaning_of(kernel: Any, parts: Parts, items: Sequence[Any], host: str, known: dict[Any, Meaning]) -> Meaning:
     """What ``kernel`` does to arguments whose arrays are ``StandIn``s; remembered in ``known``, by their types.
 
     Raises:
@@ -91,10 +91,11 @@ def meaning_of(kernel: Any, parts: Parts, items: Sequence[Any], backend: str, ho
     """
     values = parts.filled(items)
     _, found = kernel._described(values)
-    meaning = known.get((found.types, backend))
+    meaning = known.get(found.types)
     if meaning is None or not meaning.holds():
-        variant, _ = kernel._describe_only(values, backend)
-        meaning = known[variant.types, backend] = Meaning(variant, host)
+        # Its program is that of any backend, but that the CPU refuses float16, which is told when it runs.
+        variant, _ = kernel._describe_only(values, "cuda")
+        meaning = known[variant.types] = Meaning(variant, host)
     return meaning
 
 

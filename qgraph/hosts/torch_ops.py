@@ -124,12 +124,10 @@ def _kind_of(value: Any) -> str | None:
 
 
 def _operation(kernel: Any, parts: Parts, *, functional: bool) -> _Operation:
-    tensor = next((each for each in parts.items if isinstance(each, torch.Tensor)), None)
-    backend = "cuda" if tensor is not None and tensor.is_cuda else "cpu"
     with _LOCK:
         known = _KNOWN.setdefault(kernel, _Known({}, {}))
         items = _stand_ins(kernel, parts)
-        meaning = meaning_of(kernel, parts, items, backend, _HOST, known.meanings)
+        meaning = meaning_of(kernel, parts, items, _HOST, known.meanings)
         is_open = tuple(isinstance(item, torch.SymFloat) for item in parts.items)
         key = id(meaning), tuple(place.index for place in parts.places), is_open, functional
         operation = known.operations.get(key)
@@ -287,10 +285,10 @@ class _Operation:
             saved = tuple(each.detach() for each in saved)
         items = list(ctx.numbers)
         for index, tensor in zip(ctx.arrays, saved, strict=False):
-            items[index] = tensor
+            items[index] = tensor.item() if self._is_open[index] else tensor
         results = saved[len(ctx.arrays) :]
         leaves = zip(self._leaves, self.meaning.program.leaves, strict=True)
-        wanted = [(index, leaf.path) for index, leaf in leaves if index in ctx.arrays and _is_continuous(items[index])]
+        wanted = [(index, leaf.path) for index, leaf in leaves if _is_continuous(items[index])]
         arrays = [(path, items[index]) for index, path in wanted]
         given = [each for each, result in zip(cotangents, results, strict=True) if _is_continuous(result)]
         found = gradients(kernel, self._parts.filled(items), results, given, arrays)
@@ -301,8 +299,8 @@ class _Operation:
         return tuple(summed)
 
 
-def _is_continuous(tensor: Any) -> bool:
-    return bool(tensor.is_floating_point() or tensor.is_complex())
+def _is_continuous(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and (item.is_floating_point() or item.is_complex())
 
 
 def _as_output(tensors: list[Any]) -> Any:

@@ -301,7 +301,7 @@ def _adopt_torch(value: Any, path: str) -> ArrayView:
         refuse(path, f"it is a sparse tensor ({value.layout})", "pass its index and value tensors, or x.to_dense()")
     if value.is_neg() or value.is_conj():
         refuse(path, "it is a lazily conjugated or negated view", "pass x.resolve_conj().resolve_neg()")
-    if value.requires_grad:
+    if value.requires_grad and sys.modules["torch"].is_grad_enabled():
         grad_warning.say()
     if value.is_cuda:
         itemsize = dtype.itemsize
