@@ -195,6 +195,8 @@ class _Operation:
             self._run,
             mutates_args=tuple(f"arg{i}" for i in changed),
             schema=f"({', '.join(arguments)}) -> {outputs}",
+            # A call that makes arrays is no part of a graph that is captured.
+            tags=(torch.Tag.cudagraph_unsafe,) if meaning.returned else None,
         )
         self.op.register_fake(self._fake)
         if functional or not changed:

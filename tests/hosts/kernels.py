@@ -137,6 +137,14 @@ def racing(x, y):
         y[0] = x[i]
 
 
+@qgraph.kernel
+def colliding(x):
+    y = np.empty(x.shape[0], x.dtype)
+    for i in range(x.shape[0]):
+        y[0] = x[i]
+    return y
+
+
 @qgraph.kernel(bounds_check=True)
 def gathered(x, index):
     y = np.empty(index.shape[0], x.dtype)
