@@ -68,7 +68,8 @@ def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 meaning.program.span,
                 hint="make an array in the kernel, such as np.empty(x.shape, x.dtype), write to that, and return it",
             )
-        numbers = tuple((type(item), repr(item)) for item, array in zip(items, is_array, strict=True) if not array)
+        # Their types are the meaning's; -0.0 is another number than 0.0.
+        numbers = tuple(repr(item) for item, array in zip(items, is_array, strict=True) if not array)
         key = id(meaning), tuple(place.index for place in parts.places), numbers
         site = sites.get(key)
         if site is None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import secrets
 import weakref
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -195,8 +194,8 @@ class _Operation:
             self._run,
             mutates_args=tuple(f"arg{i}" for i in changed),
             schema=f"({', '.join(arguments)}) -> {outputs}",
-            # A call that makes arrays is no part of a graph that is captured.
-            tags=(torch.Tag.cudagraph_unsafe,) if meaning.returned else None,
+            # A call that makes arrays is no part of a graph that is captured: since PyTorch 2.9 it can be told, and else is.
+            **({"tags": (torch.Tag.cudagraph_unsafe,)} if meaning.returned and hasattr(torch.Tag, "cudagraph_unsafe") else {}),
         )
         self.op.register_fake(self._fake)
         if functional or not changed:
@@ -216,14 +215,11 @@ class _Operation:
             raise Gone("the kernel that this compiled function calls is gone", hint="keep it as long as the function")
         return kernel
 
-    def _closed(self, items: Iterable[Any]) -> list[Any]:
-        return [item.item() if is_open else item for item, is_open in zip(items, self._is_open, strict=True)]
-
     def _run(self, *items: Any) -> Any:
         kernel = self.kernel
         if not self.meaning.holds():
             raise changed_since(kernel, self.meaning, _HOST, "call torch.compiler.reset()")
-        given = self._closed(item.detach() if isinstance(item, torch.Tensor) else item for item in items)
+        given = [item.item() if is_open else item for item, is_open in zip(items, self._is_open, strict=True)]
         changed = []
         if self.functional:
             for index in self.written:

@@ -40,10 +40,10 @@ def copied(x):
 
 
 @qgraph.kernel
-def divided(x, a):
+def signed(x, a):
     y = np.empty(x.shape[0], x.dtype)
     for i in range(x.shape[0]):
-        y[i] = np.copysign(x[i], a) * a
+        y[i] = np.copysign(x[i], a)
     return y
 
 
@@ -67,8 +67,7 @@ def scaled(x, y, times: qgraph.Static, *, offset=0.0):
 @qgraph.kernel
 def of_rows(points, out):
     for i in range(points.shape[0]):
-        a, b, c = points[i]
-        out[i] = a + b * c
+        out[i] = qgraph.vec(points[i]) * 2
 
 
 @qgraph.kernel

@@ -92,6 +92,25 @@ def test_layouts():
     assert torch.equal(y, wanted) and y.any()
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_described_is_what_a_call_has(dynamic):
+    """Layouts, dtypes, and extents that a kernel is compiled for: what traces has no other kernel in mind than runs."""
+    from qgraph.hosts import torch_ops
+
+    a, b, wide = torch.rand(4, 4), torch.rand(4, 4), torch.rand(4, 8)
+    cases = ((a, b.T), (wide[:, ::2], b.double()), (a.T, wide[:, :4]), (wide, wide + 1), (wide[:1, :3],) * 2)
+    for x, out in cases:
+        own = kernels.qgraph.kernel(of_rows.__wrapped__)
+        compiled = torch.compile(lambda x, out, own=own: own(x, out), dynamic=dynamic, **NO_BREAK)
+        compiled(x, out)
+        torch_types = list(torch_ops._KNOWN[own].meanings)
+        own.clear_cache()
+        own(x, out)
+        assert [key[0] for key in own._variants] == torch_types
+        tails = [type_.tail for types in torch_types for _, type_ in types]
+        assert tails == [(x.shape[1],)] * 2 and all(type(extent) is int for (extent,) in tails)
+
+
 def plain(a, x, y):
     axpy(a, x, y)
     return interleaved(y)
@@ -119,7 +138,7 @@ def test_numbers_and_sizes_that_change_are_kept_open(calls):
 
 def test_a_kernel_that_is_compiled_for_extents():
     def program(points):
-        out = points.new_zeros(points.shape[0])
+        out = torch.zeros_like(points)
         of_rows(points, out)
         return out + 1
 
