@@ -194,7 +194,7 @@ class _Operation:
             self._run,
             mutates_args=tuple(f"arg{i}" for i in changed),
             schema=f"({', '.join(arguments)}) -> {outputs}",
-            # A call that makes arrays is no part of a graph that is captured: since PyTorch 2.9 it can be told, and else is.
+            # A call that makes arrays is no part of a graph that is captured, which PyTorch is told where it asks.
             **({"tags": (torch.Tag.cudagraph_unsafe,)} if meaning.returned and hasattr(torch.Tag, "cudagraph_unsafe") else {}),
         )
         self.op.register_fake(self._fake)

@@ -1,4 +1,11 @@
-"""Calls of kernels with values that have no memory yet: those of a compiler that looks at the function around them."""
+"""Calls of kernels with values that have no memory yet: those of a compiler that looks at the function around them.
+
+There is no word for it: a function that calls a kernel means the same when it is compiled, and a function of somebody else's
+may be. An operation that a user would have to ask for could not be one for all types of arguments, since its schema says which
+tensors it changes and how many it returns. Dynamo alone reads source instead of calling, and so is told what to read; whatever
+else traces, PyTorch below Dynamo and JAX, calls the kernel, which sees by its arguments what they are. Nothing of that costs
+other calls any time, or imports either library.
+"""
 
 from __future__ import annotations
 
