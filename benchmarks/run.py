@@ -30,6 +30,7 @@ QUESTIONS = (
     "bounds",
     "check_speed",
     "profile_overhead",
+    "progress_overhead",
     "histogram",
     "library_calls",
     "small_solves",

@@ -37,6 +37,7 @@ from qgraph.language import (
     graph_do_while,
     ndrange,
     parallel,
+    progress,
     serial,
     static,
 )
@@ -47,6 +48,7 @@ from qgraph.nodes.write_value import write_value
 from qgraph.operations.functions import popcount
 from qgraph.operations.vectors import mat, vec
 from qgraph.options import prepare_simulator
+from qgraph.watching.watch import watch
 
 # Before anything can import Numba.
 prepare_simulator()
@@ -96,6 +98,7 @@ __all__ = [
     "parallel",
     "pool",
     "popcount",
+    "progress",
     "random",
     "record",
     "reset",
@@ -109,6 +112,7 @@ __all__ = [
     "unique",
     "vec",
     "wait",
+    "watch",
     "write_value",
     "zeros",
     "zeros_like",

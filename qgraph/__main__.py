@@ -1,4 +1,4 @@
-"""``python -m qgraph info``, ``inspect``, ``check`` and ``profile MODULE:KERNEL --args EXPR``, and ``cache [clear]``."""
+"""``python -m qgraph``: ``info``, ``bench``, ``cache``, and of a kernel ``inspect``, ``check`` and ``profile``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import qgraph
@@ -20,15 +22,21 @@ USAGE_ERROR = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns 0, 1 where qgraph refused something, 2 where the command line was wrong."""
+    """Run one command; returns 0, 1 where qgraph refused or found something, 2 where the command line was wrong."""
     options = _parser().parse_args(arguments)
     try:
-        command: Callable[[argparse.Namespace], None] = options.command
-        command(options)
+        command: _Command = options.command
+        found = command(options)
+        if found is not None:
+            print(json.dumps(found.plain, indent=2) if options.json else found.text)
     except _UsageError as error:
         print(f"qgraph: {error}", file=sys.stderr)
         return USAGE_ERROR
     except QGraphError as error:
+        if options.json:
+            errors = [_as_dict(each) for each in error.findings or (error,)]
+            print(json.dumps({"errors": errors, "unchecked": list(error.unchecked)}, indent=2))
+            return 1
         for each in error.findings or (error,):
             print(f"{type(each).__name__}: {each}", file=sys.stderr)
         for note in error.unchecked:
@@ -41,26 +49,70 @@ class _UsageError(Exception):
     """The command line names something that is not there."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What is printed, and what ``--json`` prints instead."""
+
+    text: object
+    plain: dict[str, Any]
+
+
+_Command = Callable[[argparse.Namespace], _Answer | None]
+
+
+def _as_dict(error: QGraphError) -> dict[str, Any]:
+    place = None if error.span is None else {"file": error.span.file, "line": error.span.line, "column": error.span.column}
+    return {"error": type(error).__name__, "found": error.found, "place": place, "hint": error.hint}
+
+
+_STATUS = "exit status: 0; 1 where qgraph refuses or finds something; 2 where the command line is wrong"
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m qgraph", description="What qgraph sees, on this machine and in a kernel.")
+    parser = argparse.ArgumentParser(
+        prog="python -m qgraph", description="What qgraph sees, on this machine and in a kernel.", epilog=_STATUS
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    info = commands.add_parser("info", help="device, driver, toolkit, and which path loops take")
-    info.set_defaults(command=_info)
-    look = commands.add_parser("inspect", help="a kernel's parameters, options and loops; with --args, its graph")
+
+    def add(name: str, command: _Command, text: str, example: str) -> argparse.ArgumentParser:
+        epilog = f"example: python -m qgraph {example}\n{_STATUS}"
+        made = commands.add_parser(
+            name, help=text, description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        made.add_argument("--json", action="store_true", help="print one JSON object, errors too")
+        made.set_defaults(command=command)
+        return made
+
+    add("info", _info, "device, driver, toolkit, and which path loops take", "info --json")
+    look = add(
+        "inspect",
+        _inspect,
+        "a kernel's parameters, options and loops; with --args, its graph",
+        'inspect heat:step --args "np.zeros((64, 64)), 3" --explain',
+    )
     look.add_argument("kernel", metavar="MODULE:KERNEL", help="as in package.module:function or module:Class.method")
     look.add_argument("--args", metavar="EXPR", help='example arguments, such as "np.zeros(8), 3"; np is NumPy')
     look.add_argument("--dot", action="store_true", help="with --args: print the graph in Graphviz' language instead")
     look.add_argument("--svg", metavar="PATH", help="with --args: write a picture of the graph to this file; - prints it")
-    look.set_defaults(command=_inspect)
-    check = commands.add_parser("check", help="run a kernel on copies of example arguments: races, bounds, unwritten reads")
-    check.set_defaults(command=_check)
-    profile = commands.add_parser(
-        "profile", help="call a kernel twice: the time of each loop of the second call, by source line"
+    look.add_argument("--explain", action="store_true", help="with --args: the graph with its reasons instead")
+    look.add_argument("--ptx", action="store_true", help="with --args: the code of its kernels instead")
+    check = add(
+        "check",
+        _check,
+        "run a kernel on copies of example arguments: races, bounds, unwritten reads",
+        'check heat:step --args "*sample()"',
+    )
+    profile = add(
+        "profile",
+        _profile,
+        "call a kernel twice: the time of each loop of the second call, by source line",
+        'profile heat:step --args "*sample()" --perfetto trace.json',
     )
     profile.add_argument(
         "--perfetto", metavar="PATH", help="write a trace for https://ui.perfetto.dev to this file; - prints it"
     )
-    profile.set_defaults(command=_profile)
+    bench = add("bench", _bench, "the time of loops in one call, and of a call a loop, on this machine", "bench --backend cpu")
+    bench.add_argument("--backend", choices=["cuda", "cpu"], help="where; by default on a GPU if there is one")
     for command in (check, profile):
         command.add_argument("kernel", metavar="MODULE:KERNEL", help="as for inspect")
         command.add_argument(
@@ -69,59 +121,76 @@ def _parser() -> argparse.ArgumentParser:
             required=True,
             help="example arguments as for inspect, or `*name()` for what a function of the module gives",
         )
-    cache = commands.add_parser("cache", help="compiled kernels on the disk: where, how many, how large; `cache clear`")
+    cache = add("cache", _cache, "compiled kernels on the disk: where, how many, how large; `cache clear`", "cache clear")
     cache.add_argument("action", nargs="?", choices=["clear"], help="remove them all")
-    cache.set_defaults(command=_cache)
     return parser
 
 
 # --- info ---------------------------------------------------------------------------------------------------------------
 
 
-def _info(_: argparse.Namespace) -> None:
-    print(qgraph.info())
+def _info(_: argparse.Namespace) -> _Answer:
+    found = qgraph.info()
+    return _Answer(found, dict(found))
+
+
+def _bench(options: argparse.Namespace) -> _Answer:
+    from qgraph.bench import bench
+
+    found = bench(options.backend or ("cuda" if "cuda" in qgraph.info()["backends"] else "cpu"))
+    return _Answer(found, found.to_dict())
 
 
 # --- cache --------------------------------------------------------------------------------------------------------------
 
 
-def _cache(options: argparse.Namespace) -> None:
+def _cache(options: argparse.Namespace) -> _Answer:
     from qgraph.lowering.cache.disk_cache import store
 
     found = store()
     if found is None:
-        print("the cache is off")
-        return
+        return _Answer("the cache is off", {"folder": None})
+    folder = str(found.folder)
     if options.action == "clear":
-        print(f"removed {found.clear()} entries from {found.folder}")
-        return
+        removed = found.clear()
+        return _Answer(f"removed {removed} entries from {folder}", {"folder": folder, "removed": removed})
     usage = found.usage()
     limit = f"{found.limit / 2**20:.0f} MiB, set by QGRAPH_CACHE_SIZE"
-    print(table({"folder": found.folder, "entries": usage.entries, "size": f"{usage.size / 2**20:.1f} MiB", "limit": limit}))
+    text = table({"folder": folder, "entries": usage.entries, "size": f"{usage.size / 2**20:.1f} MiB", "limit": limit})
+    return _Answer(text, {"folder": folder, "entries": usage.entries, "bytes": usage.size, "limit": found.limit})
 
 
 # --- inspect and check -------------------------------------------------------------------------------------------------
 
 
-def _inspect(options: argparse.Namespace) -> None:
-    for option in ("dot", "svg"):
+def _inspect(options: argparse.Namespace) -> _Answer | None:
+    for option in ("dot", "svg", "explain", "ptx"):
         if getattr(options, option) and options.args is None:
-            raise _UsageError(f'--{option} draws a graph, which needs arguments: add --args "np.zeros(8), 3"')
+            raise _UsageError(f'--{option} shows a graph, which needs arguments: add --args "np.zeros(8), 3"')
     kernel = _load(options.kernel)
+    described = _describe(options.kernel, kernel)
     if options.args is None:
-        print(_describe(options.kernel, kernel))
-        return
+        return described
     args, keywords = _example_arguments(options.args)
-    plan = kernel.plan(*args, **keywords)
     if options.dot:
-        print(plan.to_dot(), end="")
-        return
+        text = kernel.plan(*args, **keywords).to_dot().rstrip("\n")
+        return _Answer(text, {"dot": text})
     if options.svg:
-        _write(options.svg, plan.to_svg())
-        return
-    print(_describe(options.kernel, kernel))
-    print()
-    print(plan)
+        return _written(options, "svg", kernel.plan(*args, **keywords).to_svg())
+    if options.ptx:
+        codes = kernel.ptx(*args, **keywords)
+        return _Answer("\n".join(f"// {name}\n{code}" for name, code in codes.items()), {"ptx": codes})
+    if options.explain or options.json:
+        found = kernel.explain(*args, **keywords)
+        return _Answer(found, {**described.plain, "explain": found.to_dict()})
+    return _Answer(f"{described.text}\n\n{kernel.plan(*args, **keywords)}", {})
+
+
+def _written(options: argparse.Namespace, option: str, text: str) -> _Answer | None:
+    """``text`` in the file that an option names: then that is all, else it is what is printed."""
+    path = getattr(options, option)
+    _write(path, text)
+    return _Answer("", {option: path}) if options.json and path != "-" else None
 
 
 def _write(path: str, text: str) -> None:
@@ -135,14 +204,15 @@ def _write(path: str, text: str) -> None:
         raise _UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace) -> _Answer:
     kernel = _load(options.kernel)
     module = sys.modules[options.kernel.partition(":")[0]]
     args, keywords = _example_arguments(options.args, vars(module))
-    print(kernel.check(*args, **keywords))
+    report = kernel.check(*args, **keywords)
+    return _Answer(report, {"errors": [], **dataclasses.asdict(report)})
 
 
-def _profile(options: argparse.Namespace) -> None:
+def _profile(options: argparse.Namespace) -> _Answer | None:
     kernel = _load(options.kernel)
     names = vars(sys.modules[options.kernel.partition(":")[0]])
     for _ in range(2):
@@ -150,9 +220,8 @@ def _profile(options: argparse.Namespace) -> None:
         args, keywords = _example_arguments(options.args, names)
         profile = kernel.profile(*args, **keywords)
     if options.perfetto:
-        _write(options.perfetto, profile.to_perfetto())
-        return
-    print(profile)
+        return _written(options, "perfetto", profile.to_perfetto())
+    return _Answer(profile, profile.to_dict())
 
 
 def _load(place: str) -> Any:
@@ -198,7 +267,7 @@ def _example_arguments(text: str, names: Mapping[str, Any] | None = None) -> tup
     return result
 
 
-def _describe(place: str, kernel: Any) -> str:
+def _describe(place: str, kernel: Any) -> _Answer:
     function = inspect.unwrap(kernel)
     file, lines, first = _source(function)
     head = {
@@ -207,8 +276,11 @@ def _describe(place: str, kernel: Any) -> str:
         "parameters": str(inspect.signature(function)),
         "options": ", ".join(f"{name}={value!r}" for name, value in dataclasses.asdict(kernel.options).items()),
     }
-    loops = [f"  line {number:>4}  {'  ' * depth}{text}" for number, depth, text in _loops(lines, first)]
-    return "\n".join([table(head), "", "loops", *(loops or ["  none"])])
+    found = list(_loops(lines, first))
+    loops = [f"  line {number:>4}  {'  ' * depth}{text}" for number, depth, text in found]
+    plain: dict[str, Any] = {**head, "options": dataclasses.asdict(kernel.options)}
+    plain["loops"] = [{"line": number, "depth": depth, "text": text} for number, depth, text in found]
+    return _Answer("\n".join([table(head), "", "loops", *(loops or ["  none"])]), plain)
 
 
 def _source(function: Callable[..., Any]) -> tuple[str, list[str], int]:

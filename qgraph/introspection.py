@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError
-from qgraph.explain import Explanation
+from qgraph.explaining.explanation import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
+from qgraph.hosts.names import named
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
-from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, is_array
+from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, is_array
 from qgraph.ir.plan import GraphPlan
 from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
+from qgraph.runtime.values.host_values import integers_of
+from qgraph.runtime.values.prepared_call import captures
 from qgraph.specialisation import Variant
 from qgraph.stack import raises_to_user, with_large_frame_stack
 
@@ -35,7 +38,6 @@ class Introspection(Generic[Parameters, Result]):
 
     # What ran last, of the kernel that runs.
     _ran: Any
-    _vjp: Callable[..., Any] | None
 
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         self.options = options
@@ -58,9 +60,16 @@ class Introspection(Generic[Parameters, Result]):
         self._ones = False
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = forks.rlock()
+        # For other libraries' compilers, and its gradients by the user's function.
+        self._traced_name = named(self)
+        self._vjp: Callable[..., Any] | None = None
         # Whether its calls return their times, too; and the kernel of this function whose do, once it was asked for.
         self._profiles = False
         self._profiled: Any = None
+        # What holds the array that takes what calls publish; and who watches calls of this kernel, where somebody does.
+        self._rings: Namespace | None = None
+        self._watched: Any = None
+        self._watchers: Any = None
 
     @property
     def __qgraph_kernel__(self) -> Func:
@@ -177,16 +186,17 @@ class Introspection(Generic[Parameters, Result]):
     @raises_to_user
     @with_large_frame_stack
     def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
-        """The plan with its reasons: why each edge, and which lines of a float32 kernel are float64. Needs no GPU."""
-        from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes
-        from qgraph.lowering.float64_warning import doubles
-        from qgraph.lowering.graph.edge_reasons import reasons
-        from qgraph.lowering.scalar_types import scalar_types
+        """The plan with its reasons: of edges and grids, what iterations take, what could be otherwise. Needs no GPU."""
+        from qgraph.explaining.explainer import explained
 
-        plan = self.plan(*args, **kwargs)
-        program = plan.program
-        lines = doubles(program, tuple(program.tasks()), scalar_types(program))
-        return Explanation(plan, reasons(plan), lines, bin_notes(plan))
+        backend = "cpu" if self.options.backend == "cpu" else "cuda"
+        variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
+        aliases = variant.check(leaves)
+        plan, fused = variant.plan_for(aliases), None
+        if backend == "cuda" and not self.options.fuse:
+            what = (self._source, variant.types, variant.leaves, backend, 0, replace(self.options, fuse=True))
+            fused = Variant(*what, global_arrays=variant.global_arrays, runs=False, rings=self._rings).plan_for(aliases)
+        return explained(plan, fused, integers_of(plan.program, leaves), self.options)
 
     @raises_to_user
     def check(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> CheckReport:
@@ -218,10 +228,16 @@ class Introspection(Generic[Parameters, Result]):
 
         The call does what a call does, on the arguments themselves. It is compiled apart: the first one warms up.
         Tasks run one after another, and each stamp takes time of its own.
+
+        Raises:
+            CudaError: a stream is being captured into a graph: nothing ran.
+            QGraphError: a call with these arguments is refused, too.
         """
         from qgraph.arrays import to_numpy
         from qgraph.profiling.profile import profile_of
 
+        if captures():
+            raise CudaError("a call that is captured into a graph has no profile: nothing ran", hint="profile it outside")
         kind: Any = type(self)
         with self._lock:
             if self._profiled is None:
@@ -229,13 +245,13 @@ class Introspection(Generic[Parameters, Result]):
                 self._profiled._profiles = True
         with self._profiled._lock:
             found = self._profiled(*args, **kwargs)
-            if found is None:
-                raise CudaError("a call that is captured into a graph has no profile: nothing ran", hint="profile it outside")
             ran = self._profiled._ran.specialisation
         result, words = found if isinstance(found, tuple) else (None, found)
         tree = self._source.tree
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
-        return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words))
+        costs = (cost for each in self.explain(*args, **kwargs).costs.values() for cost in each)
+        moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}
+        return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words), moved)
 
     def vjp(self, function: Function) -> Function:
         """Mark a function, or a kernel, as the gradients of this kernel: its vector-Jacobian product.
@@ -262,7 +278,9 @@ class Introspection(Generic[Parameters, Result]):
             used, found = self._described(self._complete(values))
             given = (self._source, found.types, found.leaves, backend, 0, self.options)
             try:
-                return Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=self._profiles), found.values
+                profiles, rings = self._profiles, self._rings
+                variant = Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=profiles, rings=rings)
+                return variant, found.values
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
             except TailFound as missing:

@@ -15,7 +15,6 @@ from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.hosts.gradients import needs_gradient
-from qgraph.hosts.names import named
 from qgraph.hosts.traced import call_traced, for_dynamo
 from qgraph.introspection import Introspection
 from qgraph.ir.argument_types import LengthOfOne, TailFound, TracedArray
@@ -73,10 +72,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     """
 
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
-    __slots__ = (
-        *("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations"),
-        *("_traced_name", "_variants", "_vjp"),
-    )
+    __slots__ = ("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants", "_vjp")
 
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         functools.update_wrapper(self, function)
@@ -92,9 +88,6 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
-        # For other libraries' compilers, and its gradients by the user's function.
-        self._traced_name = named(self)
-        self._vjp: Callable[..., Any] | None = None
         _KERNELS.add(self)
 
     @property
@@ -135,6 +128,9 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """A call that is not the one before it again: like another one that there was, or a new one."""
         recent = self._recent
+        result: Result
+        if self._watched is not None and (result := self._watched.call(args, kwargs)) is not CHANGED:
+            return result
         last, recent.last, key = recent.last, None, None
         complete = bool(self._global_arrays)
         if complete:
@@ -145,10 +141,9 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             except TypeError:  # another number of arguments: there are defaults, or the call is wrong
                 key = None
             known = recent.find(key)
-            result: Result
             if known is not None and (result := known.run(args)) is not CHANGED:
                 # Arguments are all that a guard has to look at where there are no global arrays.
-                if not complete:
+                if not complete and self._watched is None:
                     recent.last = known
                     if last is not None:
                         last.next = known
@@ -313,7 +308,8 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             if variant is None or not variant.holds():
                 self._forget_variant(key)
                 what = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
-                variant = Variant(*what, global_arrays=used, reads_disk=self._reads_disk, profiles=self._profiles)
+                reads, profiles, rings = self._reads_disk, self._profiles, self._rings
+                variant = Variant(*what, global_arrays=used, reads_disk=reads, profiles=profiles, rings=rings)
                 if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
                     self._forget_unused()
                 self._variants[key] = variant
@@ -413,6 +409,10 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     def bind(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Bound[Result]:
         """Check the arguments once and keep them; ``.launch()`` replays with them and nothing else."""
         values = self._bind(args, kwargs)
+        watched = None if self._watched is None else self._watched.bind(values)
+        return self._bound(values) if watched is None else watched
+
+    def _bound(self, values: tuple[Any, ...]) -> Bound[Result]:
         return self._with_ones(lambda: Bound(self, values))
 
     def clear_cache(self) -> None:

@@ -201,6 +201,26 @@ class DoWhile:
         return True
 
 
+@raises_to_user
+def progress(iteration: int, residual: float, every: int = 1) -> None:
+    """Tell whoever watches the kernel (``qgraph.watch``) how far it is: ``residual`` after ``iteration``; nothing else happens.
+
+    At kernel level, as in a device loop. Without a watch, and in plain Python, it does nothing.
+
+    Args:
+        iteration: an integer.
+        residual: a real number, told as float64.
+        every: a constant: only iterations that are multiples of it are told.
+
+    Raises:
+        ArgumentError: ``every`` is less than 1.
+    """
+    if every < 1:
+        raise ArgumentError(
+            f"every is {every}, and is to be at least 1", hint="the iterations that are told are multiples of it"
+        )
+
+
 def atomic_add(array: Any, index: Any, value: Any) -> Any:
     """``array[index] += value`` that no other thread can tear; returns the old value."""
     old = array[index]

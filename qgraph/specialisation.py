@@ -15,7 +15,7 @@ from qgraph.errors import ArgumentError, BackendError, CudaError, PerformanceWar
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
 from qgraph.ir.blocks import MOST_SHARED
-from qgraph.ir.global_arrays import GlobalArray
+from qgraph.ir.global_arrays import GlobalArray, Namespace
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Branch, Loop, Program, node_statements
 from qgraph.nodes.kind import statement_kind
@@ -127,6 +127,7 @@ class Variant:
         reads_disk: bool = True,
         checks: bool = False,
         profiles: bool = False,
+        rings: Namespace | None = None,
     ) -> None:
         self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
@@ -134,6 +135,8 @@ class Variant:
         self._checks = checks
         # Whether it reads the clock between its tasks, and returns the times besides all else.
         self._profiles = profiles
+        # Where somebody watches: what holds the array that takes what is published.
+        self._rings = rings
         # Whether code that another process compiled may be used.
         self.reads_disk = reads_disk
         # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.index64``).
@@ -227,7 +230,8 @@ class Variant:
         with remembering(self._answers):
             given = (self.source, self.types, self.leaves, pairs, self.global_arrays)
             checks = self._checks or self.options.bounds_check
-            program = build_program(*given, fuse=self.options.fuse and not checks, checks_indices=checks)
+            fuse = self.options.fuse and not checks
+            program = build_program(*given, fuse=fuse, checks_indices=checks, rings=self._rings)
         if not self._profiles:
             return program
         from qgraph.lowering.instrumentation.stamps import with_stamps

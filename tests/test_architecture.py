@@ -117,15 +117,8 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    placed = {
-        (),
-        ("compat",),
-        ("checking",),
-        ("hosts",),
-        ("profiling",),
-        ("random",),
-        *((folder,) for folder in (*BETWEEN, *STAGES)),
-    }
+    above = ("checking", "explaining", "hosts", "profiling", "random", "watching")
+    placed = {(), ("compat",), *((folder,) for folder in (*above, *BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
 
@@ -184,6 +177,8 @@ OURS = {
     ("hosts.jax_calls", "site.kernel"),
     ("lowering.numba_backend.cpu", "typing"),
     ("lowering.numba_backend.cuda", "typing"),
+    *(("watching.watch", each) for each in ("kernel", "self._watched")),
+    ("watching.watched_kernel", "kernel"),
 }
 # Modules that belong to their library alone though their names have no underscore.
 PRIVATE_MODULES = ("_", "cupy_backends")

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import qgraph
 from benchmarks import readme
 from benchmarks.results import RESULTS
+from qgraph import __main__, bench
 from tests.conftest import THOROUGH
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = {
     *("kernel", "func", "ndrange", "serial", "parallel", "graph_do_while"),
     *("atomic_add", "atomic_sub", "atomic_min", "atomic_max", "atomic_and_", "atomic_or_", "atomic_xor"),
-    *("atomic_exch", "atomic_cas"),
+    *("atomic_exch", "atomic_cas", "progress"),
 }
-HOST = {"asarray", "empty", "zeros", "full", "to_numpy", "synchronize", "stream", "set_backend", "info", "reset"}
+HOST = {"asarray", "empty", "zeros", "full", "to_numpy", "synchronize", "stream", "set_backend", "info", "reset", "watch"}
 ERRORS = {
     *("QGraphError", "KernelSyntaxError", "KernelTypeError", "ArgumentError", "DataRaceError", "BoundsError"),
     *("BackendError", "CudaError", "PerformanceWarning"),
 }
-RESERVED = {"batch", "progress", "watch"}
+RESERVED = {"batch"}
 
 
 def test_all_holds_every_public_name_and_nothing_unknown():
@@ -132,6 +136,12 @@ class Box:
 
 
 other = 3
+
+
+@qgraph.kernel
+def shifted(x):
+    for i in range(1, x.shape[0]):
+        x[i] = x[i - 1]
 """
 
 
@@ -196,10 +206,86 @@ def test_inspect_with_arguments_prints_the_plan(run, tmp_path):
     assert picture.read_text() == out
 
 
+def test_inspect_shows_reasons_and_code(run):
+    status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8)", "--explain")
+    assert status == 0, err
+    assert "floats are float64" in out
+    status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8)", "--ptx")
+    assert status == 0, err
+    assert ".target sm_90" in out
+
+
+def in_json(run, *arguments, status=0):
+    found, out, err = run(*arguments, "--json")
+    assert (found, err) == (status, "")
+    return json.loads(out)
+
+
+def test_every_command_speaks_json(run, tmp_path):
+    names = set(re.findall(r"^    (\w+)  ", run("--help")[1], re.MULTILINE))
+    assert names == {"info", "inspect", "check", "profile", "bench", "cache"}
+    assert in_json(run, "info")["version"] == qgraph.__version__
+    found = in_json(run, "inspect", "shapes:double")
+    assert [each["line"] for each in found["loops"]] == [6, 7]
+    assert found["options"]["graph"] is False
+    explained = in_json(run, "inspect", "shapes:double", "--args", "np.zeros(8), 3")["explain"]
+    assert any(node["line"] == 7 for node in explained["nodes"])
+    assert in_json(run, "inspect", "shapes:double", "--args", "np.zeros(8)", "--dot")["dot"].startswith("digraph")
+    picture = str(tmp_path / "double.svg")
+    assert in_json(run, "inspect", "shapes:double", "--args", "np.zeros(8)", "--svg", picture) == {"svg": picture}
+    assert in_json(run, "check", "shapes:double", "--args", "np.zeros(8)")["errors"] == []
+    assert in_json(run, "profile", "shapes:double", "--args", "np.zeros(8), 3")["rows"][0]["count"] == 3
+    assert in_json(run, "cache").keys() >= {"folder"}
+    (error,) = in_json(run, "inspect", "shapes:double", "--args", "1 / 0", status=1)["errors"]
+    assert error["error"] == "ArgumentError"
+    assert "ZeroDivisionError" in error["found"]
+    (error,) = in_json(run, "check", "shapes:shifted", "--args", "np.zeros(8)", status=1)["errors"]
+    assert error["error"] == "DataRaceError"
+    assert (error["place"]["line"], Path(error["place"]["file"]).name) == (24, "shapes.py")
+    # Usage errors are no answers.
+    assert run("inspect", "shapes:other", "--json")[:2] == (2, "")
+
+
+def test_bench_measures_what_is_there(run):
+    found = in_json(run, "bench", "--backend", "cpu")
+    assert (found["backend"], found["path"]) == ("cpu", "cpu")
+    assert len(found["rungs"]) == 4
+    for rung in found["rungs"]:
+        assert len(rung["us"]) == 2
+        assert all(0.01 < us < 1e6 for us in rung["us"].values())
+    ways = found["rungs"][-1]["us"]
+    assert ways["loop in the kernel"] < ways["loop in Python"]
+
+
+def test_bars_are_as_long_as_times(monkeypatch):
+    whole = bench.Bench("cpu", "2 threads", "cpu", (bench.Rung("three loops", (("one", 5.0), ("other", 20.0))),))
+    lengths = [line.count("█") for line in str(whole).splitlines() if "█" in line]
+    assert lengths == [10, 40]
+    with pytest.raises(AssertionError, match="means nothing"):
+        bench._measured((("wrong", lambda: None, np.zeros(3)),), 1.0)
+
+
+@pytest.mark.parametrize("command", [(), ("info",), ("inspect",), ("check",), ("profile",), ("bench",), ("cache",)], ids=str)
+def test_help_has_an_example_and_the_exit_statuses(run, command):
+    status, out, err = run(*command, "--help")
+    assert (status, err) == (0, "")
+    assert "exit status: 0; 1 where qgraph refuses or finds something; 2 where the command line is wrong" in " ".join(
+        out.split()
+    )
+    if command:
+        (example,) = re.findall(r"^example: python -m qgraph (.*)$", out, re.MULTILINE)
+        # It is one that this command takes.
+        __main__._parser().parse_args(shlex.split(example))
+        assert example.split()[0] == command[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
         (("inspect", "shapes"), 2, "MODULE:KERNEL"),
+        (("inspect", "shapes:double", "--explain"), 2, "--args"),
+        (("bench", "--backend", "abacus"), 2, "abacus"),
+        (("check", "shapes:shifted", "--args", "np.zeros(8)"), 1, "DataRaceError"),
         (("inspect", "nowhere:double"), 2, "nowhere"),
         (("inspect", "shapes:triple"), 2, "double"),
         (("inspect", "shapes:other"), 2, "@qgraph.kernel"),

@@ -28,9 +28,11 @@ from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
 from qgraph.ir.faults import FAULTS, NO_KEY
-from qgraph.ir.global_arrays import GlobalArray
+from qgraph.ir.global_arrays import GlobalArray, Namespace
 from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
+from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, parsed
+from qgraph.operations.progress_ring import LAST, RUNS
 from qgraph.source import Span, standing_for
 from qgraph.stack import with_large_frame_stack
 
@@ -45,6 +47,7 @@ def build_program(
     *,
     fuse: bool = False,
     checks_indices: bool = False,
+    rings: Namespace | None = None,
 ) -> Program:
     """The Program of a kernel for arguments of these types.
 
@@ -57,6 +60,7 @@ def build_program(
         fuse: join neighbouring loops where that changes nothing.
         checks_indices: every index of a view, even one that is surely not negative, is the operand of ``wrap_index`` in bodies:
             whoever checks it there finds the extent of the view as well.
+        rings: the variable ``ring`` in it holds the array that takes what is published; None where nobody watches.
 
     Raises:
         GlobalArrayFound: it uses another one.
@@ -66,7 +70,7 @@ def build_program(
     by_path = {leaf.path: leaf for leaf in leaves}
     bound = {name: bind_type(name, type_, by_path) for name, type_ in types}
     arrays = {array.place: bound.pop(array.path) for array in global_arrays}
-    globals_ = Globals(arrays, checks_indices=checks_indices)
+    globals_ = Globals(arrays, checks_indices=checks_indices, rings=rings)
     for _, type_ in types:
         _watch_fields(globals_, type_)
     float_type = float_type_of(leaves)
@@ -146,14 +150,23 @@ def _built(
         temporaries=tuple(each for each in unit.temporaries if each.leaf.name not in given),
         faults=tuple(unit.faults),
         exits=unit.exits if unit.leaves_early else None,
+        progress=unit.progress,
     )
 
 
 def _start(unit: ProgramBuilder, span: Span) -> list[Statement]:
-    """Where loops and iterations end at a fault: the task before all others, for which there is none yet."""
-    if not unit.stops and not unit.leaves_early:
-        return []
-    resets, slots = [set_slot(unit.failed, ast.Constant(0))], [unit.failed]
+    """Where loops and iterations end at a fault, for which there is none yet, or rows are published: the task before others."""
+    resets: list[ast.stmt] = []
+    slots: list[Slot] = []
+    if unit.progress is not None:
+        # Whatever launch it was that published last: rows and launches are counted on.
+        place = unit.progress
+        words = (place.number, parsed(f"{place.ring}[{LAST}]")), (place.run, parsed(f"{place.ring}[{RUNS}] + 1"))
+        resets += (set_slot(slot, value) for slot, value in words)
+        slots += (slot for slot, _ in words)
+    if unit.stops or unit.leaves_early:
+        resets.append(set_slot(unit.failed, ast.Constant(0)))
+        slots.append(unit.failed)
     if unit.leaves_early:
         first = unit.exits.first
         # What an earlier launch noted stays until somebody is told.
@@ -161,6 +174,8 @@ def _start(unit: ProgramBuilder, span: Span) -> list[Statement]:
         words = (replace(first, index=first.index + 1), noted), (first, ast.Constant(0))
         resets += (set_slot(slot, value) for slot, value in words)
         slots.append(first)
+    if not resets:
+        return []
     return task_statements(small_task(unit, "start", span, Body(unit), resets, writes=slots))
 
 

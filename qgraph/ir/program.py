@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
@@ -18,7 +18,7 @@ from qgraph.ir.argument_types import Leaf
 from qgraph.ir.blocks import BlockShape
 from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.profile_places import Place
-from qgraph.ir.slots import Slot
+from qgraph.ir.slots import Progress, Slot
 from qgraph.ir.verdicts import Race, Verdict
 from qgraph.source import Span
 
@@ -388,8 +388,9 @@ class Program:
     returned: tuple[Temporary, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
     faults: tuple[Fault, ...] = ()
-    # None where no fault ends an iteration.
+    # None where no fault ends an iteration, and where nothing is published.
     exits: EarlyExits | None = None
+    progress: Progress | None = None
     # Where a profiled program reads the clock; empty for any other.
     places: tuple[Place, ...] = field(default=(), compare=False)
 
@@ -446,26 +447,6 @@ class Program:
 def tasks_of(statements: tuple[Statement, ...]) -> Iterator[Task]:
     """The tasks under ``statements``, in program order: enter, body, condition for a loop; decide, regions for a branch."""
     return (part for part in parts_of(statements) if isinstance(part, Task))
-
-
-def with_tasks(program: Program, changed: Callable[[Task], Task]) -> Program:
-    """``program`` with another task in the place of each."""
-
-    def statement(old: Statement) -> Statement:
-        match old:
-            case TaskStatement(task):
-                return TaskStatement(changed(task))
-            case Loop():
-                enter = None if old.enter is None else changed(old.enter)
-                return replace(old, enter=enter, body=block(old.body), condition=changed(old.condition))
-            case Branch():
-                return replace(old, decide=changed(old.decide), regions=tuple(map(block, old.regions)))
-        return old
-
-    def block(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        return tuple(map(statement, statements))
-
-    return replace(program, body=block(program.body))
 
 
 def node_statements(statements: tuple[Statement, ...]) -> Iterator[NodeStatement]:

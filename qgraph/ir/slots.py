@@ -44,3 +44,16 @@ class Slot:
     name: str
     dtype: str = "int64"
     words: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the statements of a program that is watched publish how far it is.
+
+    ``ring`` is the leaf (``operations.progress_ring``), ``number`` the slot with the number of the row written last, ``run``
+    that with the number of the launch. The order of rows is that of what touches ``number``.
+    """
+
+    ring: str
+    number: Slot
+    run: Slot

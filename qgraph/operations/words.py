@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from qgraph import language
-from qgraph.operations import intervals, intrinsics, random_numbers, vectors
+from qgraph.operations import intervals, intrinsics, progress_ring, random_numbers, vectors
 from qgraph.operations.record import Operation, typed
 from qgraph.polyhedral.symbolic_integers import trips
 
@@ -110,6 +110,7 @@ def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.ticks, lambda code, _: code.ticks_word())
     yield _word(intrinsics.clock, lambda code, _: code.clock_word())
     yield _word(intrinsics.poll, lambda code, _: code.poll_word())
+    yield _word(progress_ring.publish, lambda code, _: code.publish_word())
     yield _word(intrinsics.peek, lambda code, _: code.peek_word())
     yield _word(intrinsics.peek_spread, lambda code, _: code.peek_spread_word())
     yield _word(intrinsics.spread, lambda code, _: code.spread_word())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from qgraph.specialisation import LastLaunch
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6}"
+_COLUMNS = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6} {'GB/s':>7}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Row:
         depth: in how many loops and branches it is.
         count: how often it ran; of a loop, its iterations.
         total: from the end of what ran before it to its own end, in all; with what is inside.
+        moved: bytes of memory that one run of a parallel loop loads and stores, as ``explain`` counts them; None where that is
+            not known.
     """
 
     kind: str
@@ -39,6 +41,12 @@ class Row:
     depth: int
     count: int
     total: int
+    moved: int | None = None
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes a nanosecond, which are GB/s."""
+        return None if self.moved is None or not self.total else self.moved * self.count / self.total
 
     @property
     def mean(self) -> float:
@@ -95,6 +103,7 @@ class Profile:
                 "count": row.count,
                 "total": row.total,
                 "mean": row.mean,
+                "bytes": row.moved,
                 "share": self._share(row),
             }
             for row in self.rows
@@ -163,15 +172,22 @@ class Profile:
         return row.total / self.total if self.total else 0.0
 
     def _numbers(self, row: Row) -> str:
-        return f"{row.total / 1e3:12.1f} {row.count:9d} {row.mean / 1e3:11.2f} {100 * self._share(row):5.1f}%"
+        bandwidth = "" if row.bandwidth is None else f"{row.bandwidth:.1f}"
+        return f"{row.total / 1e3:12.1f} {row.count:9d} {row.mean / 1e3:11.2f} {100 * self._share(row):5.1f}% {bandwidth:>7}"
 
 
 def profile_of(
-    name: str, source: tuple[str, int, int], result: Any, launched: LastLaunch, places: Sequence[Place], words: np.ndarray
+    name: str,
+    source: tuple[str, int, int],
+    result: Any,
+    launched: LastLaunch,
+    places: Sequence[Place],
+    words: np.ndarray,
+    moved: Mapping[Span, int],
 ) -> Profile:
-    """The profile of a call that left ``words`` (``qgraph.ir.profile_places``) behind."""
+    """The profile of a call that left ``words`` (``qgraph.ir.profile_places``) behind; loops have ``moved`` so many bytes."""
     placed = tuple(_placed(places, 0))
-    rows = tuple(_row(place, depth, words) for place, depth in placed)
+    rows = tuple(_row(place, depth, words, moved) for place, depth in placed)
     total = sum(row.total for row in rows if row.depth == 0)
     return Profile(name, source, result, launched, total, rows, tuple(_slices([place for place, _ in placed], words)))
 
@@ -187,10 +203,12 @@ def _placed(places: Sequence[Place], depth: int) -> Iterator[tuple[Place, int]]:
             yield from _placed(inside, depth + 1)
 
 
-def _row(place: Place, depth: int, words: np.ndarray) -> Row:
+def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int]) -> Row:
     counted = place.bodies[0][0] if place.kind == "loop" else place.end
     total = sum(int(words[HEAD + 2 * number + 1]) for number in place.stamps)
-    return Row(place.kind, place.spans, depth, int(words[HEAD + 2 * counted]), total)
+    known = place.kind == "task" and all(span in moved for span in place.spans)
+    mine = sum(moved[span] for span in place.spans) if known else None
+    return Row(place.kind, place.spans, depth, int(words[HEAD + 2 * counted]), total, mine)
 
 
 def _slices(places: Sequence[Place], words: np.ndarray) -> Iterator[Slice]:

@@ -2567,6 +2567,128 @@ def host_callback_in_a_parallel_loop():
     return kernel, (floats(),)
 
 
+@bad(SYNTAX)
+def progress_in_a_parallel_loop():
+    def kernel(x):
+        while x[0] < 10:
+            for i in range(x.shape[0]):
+                x[i] += 1
+                qgraph.progress(i, x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_as_a_value():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            told = qgraph.progress(t, x[0])
+            x[0] = told
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_without_a_residual():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t, every=2)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_every_number_of_an_array():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t, x[0], every=x.shape[0])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_every_none():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t, x[0], every=0)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_of_a_sum():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t, np.sum(x))
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_of_what_may_raise():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t // 2, x[0] + 7 % t)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_of_a_func():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t, reciprocal(x[0]))
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_of_an_array():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            x[:] = x + 1
+            qgraph.progress(t, x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_of_the_variable_of_a_loop_before():
+    def kernel(x):
+        for t in qgraph.serial(range(3)):
+            for i in range(x.shape[0]):
+                x[i] += 1
+            qgraph.progress(i, x[0])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def progress_in_a_func_of_a_parallel_loop():
+    @qgraph.func
+    def raised(x, i):
+        qgraph.progress(i, x[i])
+        return x[i] + 1
+
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = raised(x, i)
+
+    return kernel, (floats(),)
+
+
+@bad(ARGUMENT, caret=False)
+def progress_every_none_in_plain_python():
+    return lambda: qgraph.progress(1, 2.0, every=0)
+
+
 def cubes() -> tuple[np.ndarray, np.ndarray]:
     return floats(18).reshape(2, 3, 3), floats(6).reshape(2, 3)
 

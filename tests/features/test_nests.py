@@ -305,3 +305,60 @@ def test_a_reduction_over_a_nest_is_told_as_one():
     first = sum_of_all.__code__.co_firstlineno
     expected = f"independent: reduction into `total[()]`, the loop inside (line {first + 2}) included (line {first + 3})"
     assert expected in str(qgraph.kernel(sum_of_all).plan(np.ones((3, 4)), np.zeros(())))
+
+
+def down_columns(x, y):
+    for j in range(x.shape[1]):
+        s = np.float32(0)
+        for i in range(x.shape[0]):
+            s += x[i, j] * x[i, j]
+        y[0, j] = s
+
+
+def products(x, y):
+    for i in range(y.shape[0]):
+        for j in range(y.shape[1]):
+            s = np.float32(0)
+            for k in range(y.shape[0]):
+                s += x[i, k] * x[k, j]
+            y[i, j] = s
+
+
+def down_columns_from_behind(x, y):
+    for j in range(x.shape[1] - 1, 0, -1):
+        m = x[0, j]
+        n = j % 3
+        for i in range(1, x.shape[0]):
+            m = max(m, x[i, j] + x[i, j - 1])
+            n += i
+        y[0, j] = m + n
+
+
+@pytest.mark.parametrize("columns", [0, 1, 15, 16, 17, 40])
+@pytest.mark.parametrize("function", [down_columns, products, down_columns_from_behind])
+def test_loops_down_columns(check, function, columns):
+    """On the CPU sixteen columns are gone down together, and what is left one by one."""
+    rows = columns if function is products else 7
+
+    def make_args():
+        return grid(rows, columns).astype(np.float32), np.zeros((rows, columns), np.float32)
+
+    check(function, make_args, noop=columns < 1 + (function is down_columns_from_behind))
+
+
+def bits(x, y):
+    for j in range(x.shape[1]):
+        s = 1.0
+        for i in range(x.shape[0]):
+            s = (s + x[i, j]) * 0.75
+        y[j] = s
+
+
+def test_columns_together_have_the_bits_of_each_alone(rig):
+    x = grid(50, 33)
+    kernel = rig.kernel(bits)
+    together, alone = np.zeros(33), np.zeros(33)
+    rig.run(kernel, x, together)
+    for j in range(33):
+        rig.run(kernel, x[:, j : j + 1].copy(), alone[j : j + 1])
+    np.testing.assert_array_equal(together, alone)

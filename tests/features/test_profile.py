@@ -173,3 +173,23 @@ def test_kernels_of_the_gpu_read_its_global_timer() -> None:
     kernel.clear_cache()
     assert "%globaltimer" in "".join(kernel.ptx(np.ones(8), 0.1).values())
     assert "%globaltimer" not in plain
+
+
+def test_bandwidth(rig: Any) -> None:
+    """Of loops whose bytes follow from their code: two neighbours that are read are one element of memory an iteration."""
+    given = [rig.device(np.ones(rig.size(1000))) for _ in range(2)]
+    profile = rig.kernel(neighbours).profile(*given, 3)
+    outer, inner, least = profile.rows
+    assert (outer.moved, outer.bandwidth) == (None, None)
+    assert inner.moved == 16 * (len(given[0]) - 2)
+    assert inner.bandwidth == inner.moved * 3 / inner.total
+    assert least.moved is None
+    assert f"{inner.bandwidth:.1f}  " in str(profile)
+    assert [row["bytes"] for row in profile.to_dict()["rows"]] == [None, inner.moved, None]
+
+
+def neighbours(x: Any, y: Any, n: int) -> None:
+    for _ in qgraph.serial(range(n)):
+        for i in range(1, x.shape[0] - 1):
+            y[i] = x[i - 1] + x[i + 1]
+    y[0] = 1.0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.errors import ArgumentError
 from tests.conftest import thorough
 
 
@@ -226,3 +227,35 @@ def rounded_integers(x, y):
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
 def test_rounding_integers(check, dtype):
     check(rounded_integers, lambda: (np.arange(7).astype(dtype), np.full(7, 77, dtype)))
+
+
+def part_of_a_reshaped_array(x, y):
+    t = x.reshape(-1)
+    y[:-1] = t[:-1] + t[1:]
+    y[1:3] += np.ravel(x)[:-4]
+
+
+def part_of_reshaped_rows(x, y):
+    t = x.reshape(2, -1)
+    y[: t.shape[1] - 1] = t[0, :-1] * t[:-1, 1:].sum()
+
+
+def part_of_as_many_as_a_number_says(x, y, n):
+    t = np.ones(n if n > 2 else 4)
+    y[: len(t) - 1] = t[:-1] * 3
+
+
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [(part_of_a_reshaped_array, ()), (part_of_reshaped_rows, ()), *((part_of_as_many_as_a_number_says, (n,)) for n in (1, 5))],
+)
+def test_parts_of_arrays_whose_length_is_a_choice(check, function, more):
+    check(function, lambda: (np.arange(6.0) + 1, np.full(6, 77.0), *more))
+
+
+def test_lengths_that_differ_where_one_is_a_choice(rig):
+    def added(x, y):
+        return x.reshape(-1) + y
+
+    with pytest.raises(ArgumentError, match=r"`y` has length 4, and `x.reshape\(-1\)` has length 6"):
+        rig.kernel(added)(rig.device(np.arange(6.0)), rig.device(np.ones(4)))

@@ -378,7 +378,7 @@ class Kernel:
     executables = cuda_unrolled.CudaUnrollingExecutable
 
     def __init__(self, function, *args, index64=False, capability=(9, 0), block_size=8, **options):
-        self.kernel = qgraph.kernel(function)
+        self.kernel = self.made(function)
         plan = self.kernel.plan(*args)
         compiled = compile_simulator(plan)
         driver.plan, driver.kernels = compiled, compiled.kernels
@@ -386,6 +386,9 @@ class Kernel:
         self.host_values = HostValues(plan.program).of
         made = CudaPlan(plan, compiled.codes, {}, b"", capability, True, compiled.dtypes, index64=index64)
         self.executable = self.executables(made, Device(), block_size=block_size, **options)
+
+    def made(self, function):
+        return qgraph.kernel(function)
 
     def __call__(self, *args, stream=0):
         values = tuple(view_of_host(each, each) if isinstance(each, np.ndarray) else each for each in args)

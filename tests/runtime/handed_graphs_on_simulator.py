@@ -11,9 +11,13 @@ import sys
 
 import numpy as np
 
+import qgraph
 from qgraph.lowering.numba_backend import simt_interpreter
+from qgraph.operations.progress_ring import ITERATION, VALUE
 from qgraph.runtime.values.array_view import view_of_host
 from qgraph.runtime.values.prepared_call import Call
+from qgraph.watching.rings import Ring
+from qgraph.watching.watched_kernel import WatchedKernel
 from tests.handed_kernels import (
     ALL,
     FLOATS,
@@ -188,7 +192,87 @@ def stopped():
             kernel.agrees(*given(function, 12))
 
 
-PARTS = ("handed", "every_remainder", "sizes", "floats", "other_widths", "adapted", "stopped")
+def deciding_first(x, y, most):
+    """The kernel that decides is not the last one, and what is told is known at several places."""
+    k = 0
+    total = 0
+    while k < most:
+        total = 0
+        for i in range(x.shape[0]):
+            x[i] = (x[i] * 5 + k) % 997
+            total += x[i]
+        k += 1
+        qgraph.progress(k, total, every=2)
+        if total % 3 == 0:
+            qgraph.progress(-k, total / 2)
+        for i in range(y.shape[0]):
+            y[i] = (y[i] + x[i]) % 991
+    return k, total
+
+
+def deciding_last(x, y, most):
+    """Both kernels reduce, and tell."""
+    k = 0
+    norm = 0
+    while k < most:
+        total = 0
+        for i in range(x.shape[0]):
+            x[i] = (x[i] * 5 + k) % 997
+            total += x[i]
+        qgraph.progress(k, total)
+        norm = 0
+        for i in range(y.shape[0]):
+            y[i] = (y[i] + x[i] + total) % 991
+            norm += y[i]
+        qgraph.progress(k, norm, every=3)
+        k += 1
+    return k, norm
+
+
+class Watched(Kernel):
+    """A kernel whose rows go to a ring."""
+
+    def __init__(self, function, *args):
+        self.function = function
+        self.ring = Ring("cpu", 0)
+        super().__init__(function, *args, unrolled=True)
+
+    def made(self, function):
+        return WatchedKernel(qgraph.kernel(function))
+
+    def tells(self, *args):
+        """The rows are those that plain Python tells."""
+        wanted = []
+
+        def note(iteration, residual, every=1):
+            if iteration % every == 0:
+                wanted.append((iteration, float(residual)))
+
+        qgraph.progress, progress = note, qgraph.progress
+        answer = self.function(*(each.copy() if isinstance(each, np.ndarray) else each for each in args))
+        qgraph.progress = progress
+        found = self(*args, self.ring.array)
+        assert found == answer
+        rows = self.ring.take(ended=True)
+        values = rows[:, VALUE].copy().view(np.float64)
+        assert list(zip(rows[:, ITERATION].tolist(), values.tolist(), strict=True)) == wanted
+        assert self.ring.lost == 0
+
+
+def told():
+    """Each iteration tells once, wherever a turn ends, and one launch behind another."""
+    for function in (deciding_first, deciding_last):
+        x = np.arange(33) * 7919 % 1000
+        kernel = Watched(function, x, x, 3)
+        (each,) = kernel.plan.unrolled
+        assert each.handed is not None
+        for most in range(2 * each.copies + 2):
+            kernel.tells(x.copy(), x[::-1].copy(), most)
+        for n in (1, 300):
+            kernel.tells(np.arange(n), np.arange(n), 20)
+
+
+PARTS = ("handed", "every_remainder", "sizes", "floats", "other_widths", "adapted", "stopped", "told")
 
 if __name__ == "__main__":
     simulated.install()

@@ -16,6 +16,7 @@ from qgraph.frontend.arrays.name_bindings import bind_all, check_scalars, flatte
 from qgraph.frontend.arrays.selections import assign_selection, assign_selections, update_at, with_named_places
 from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.bodies.progress import check_progress, is_progress
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.ranks import is_selection, known_object, rank
@@ -167,7 +168,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
 def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
     """A call whose value nobody takes."""
     value = node.value
-    if isinstance(value, ast.Constant):
+    if isinstance(value, ast.Constant) or _tells(region, scope, node):
         return
     if isinstance(value, ast.Call):
         found = callee(scope, value)
@@ -198,6 +199,17 @@ def expression(region: Region, scope: Scope, node: ast.Expr) -> None:
         node,
         "assign its value to a name, or to an element of an array",
     )
+
+
+def _tells(region: Region, scope: Scope, node: ast.Expr) -> bool:
+    """Whether a statement tells the progress; where nobody watches there is then no code for it."""
+    if not is_progress(scope, node.value):
+        return False
+    assert isinstance(node.value, ast.Call)
+    check_progress(scope, node.value)
+    if scope.ring is not None:
+        region.run(scope).statement(scope, node)
+    return True
 
 
 def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:

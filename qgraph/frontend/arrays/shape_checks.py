@@ -120,7 +120,7 @@ class Lengths:
         if first == second:
             return
         note = f"{self._difference(axis, node)!r} % ({first}, {second})"
-        self._check_on_host(parsed(f"{first} == {second}"), node, note, _HINT, "shape" if self._exact else "length")
+        self._check_on_host(parsed(f"({first}) == ({second})"), node, note, _HINT, "shape" if self._exact else "length")
 
     def _compared_by_device(self, axis: int, length: Extent, node: ast.expr) -> Extent:
         wanted = self._nums[axis]

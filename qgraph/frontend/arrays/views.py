@@ -240,7 +240,7 @@ class _Viewer:
         assert size.host is not None
         assert by.host is not None
         first, last, step = (ast.unparse(each) if each is not None else "None" for each in (*hosts, by.host))
-        n = ast.unparse(size.host)
+        n = f"({ast.unparse(size.host)})"
         count = f"len(range(*slice({first}, {last}, {step}).indices({n})))"
         start = f"slice({first}, {last}, {step}).indices({n})[0]"
         forward = by.constant is not None and by.constant > 0

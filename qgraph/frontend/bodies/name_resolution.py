@@ -15,6 +15,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError, error_raised
 from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
 from qgraph.frontend.bodies.local_arrays import is_local, rebound
+from qgraph.frontend.bodies.progress import ProgressResolution
 from qgraph.frontend.bodies.rows import RowFunction
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, product
 from qgraph.frontend.bodies.vectors import VectorResolution
@@ -83,7 +84,7 @@ class Body(ResolvedNames):
         return _Rewriter(self, scope, divisors).expression(copied(node))
 
 
-class _Rewriter(VectorResolution):
+class _Rewriter(ProgressResolution, VectorResolution):
     """Rewrites one body in one scope. A visitor returns the node in its place, with the user's position."""
 
     def _row_call(self, made: RowFunction, node: ast.AST) -> ast.expr:

@@ -67,6 +67,8 @@ def _refuse_words(scope: Scope, callee: object, node: ast.Call, text: str) -> No
     """The words of the language that are statements, or belong to kernel level."""
     if callee is language.graph_do_while:
         raise scope.error("graph_do_while() is not the condition of a `while`", node, "write `while graph_do_while(flag):`")
+    if callee is language.progress:
+        raise scope.error(f"`{text}(...)` is used as a value, and gives none", node, "call it as a statement")
     if statement_of_word(callee) is not None:
         raise scope.error(
             f"`{text}(...)` is used in the body of a loop, or as a value: it is a statement of the kernel itself",

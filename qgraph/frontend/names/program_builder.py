@@ -16,7 +16,7 @@ from qgraph.frontend.names.host_integers import HostIntegers
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.program import Cast, Effects, HostValue, Selection, Temporary
-from qgraph.ir.slots import Slot
+from qgraph.ir.slots import Progress, Slot
 from qgraph.ir.trees import load, parsed
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
@@ -83,6 +83,7 @@ class ProgramBuilder:
         # How many loops are laid out now that may have no iteration.
         self._maybe_empty = 0
         self.faults: list[Fault] = []
+        self.progress: Progress | None = None
         # Whether some loop looks at ``failed``.
         self.stops = False
         # What was judged of each parallel loop, by the name of its task.
@@ -149,6 +150,12 @@ class ProgramBuilder:
     def leaves_early(self) -> bool:
         """Whether some iteration may end at a fault."""
         return "exits" in vars(self)
+
+    def publish(self, ring: str) -> Progress:
+        """How rows of the array ``ring`` are numbered; there is such a thing from the first use on."""
+        if self.progress is None:
+            self.progress = Progress(ring, self.slot("published"), self.slot("run"))
+        return self.progress
 
     def fault(self, fault: Fault) -> int:
         """The number of a new fault."""

@@ -34,12 +34,19 @@ class Globals:
     """What a kernel uses of globals and closures.
 
     ``arrays`` are those that it was given as arguments, by place; None where they are values like any other.
-    ``checks_indices``: as ``build_program`` says.
+    ``checks_indices``, ``rings``: as ``build_program`` says.
     """
 
-    def __init__(self, arrays: Mapping[Place, Binding] | None = None, *, checks_indices: bool = False) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[Place, Binding] | None = None,
+        *,
+        checks_indices: bool = False,
+        rings: Namespace | None = None,
+    ) -> None:
         self.arrays = arrays
         self.checks_indices = checks_indices
+        self.rings = rings
         # Names that mean the same in every function.
         self.shared: dict[str, Binding] = {}
         self.used: set[Place] = set()
@@ -76,6 +83,12 @@ class Globals:
         self.used.add(array.place)
         return self.arrays[array.place]
 
+    def ring(self) -> Binding | None:
+        """The array that takes what is published; None where nobody watches."""
+        return (
+            None if self.rings is None else self.array(self.rings, "ring", self.rings.get("ring", None), ast.Name("_progress"))
+        )
+
 
 class Scope:
     """The names of one function at one point: local bindings first, then closure, globals and builtins.
@@ -111,6 +124,11 @@ class Scope:
     def checks_indices(self) -> bool:
         """Whether somebody will look at the indices of views in bodies."""
         return self._globals.checks_indices
+
+    @property
+    def ring(self) -> Binding | None:
+        """The array that takes what is published; None where nobody watches."""
+        return self._globals.ring()
 
     def asked(self, question: Callable[[SourceFunction], bool], source: SourceFunction) -> bool:
         """The answer to a question that walks a whole function; it is walked once a program."""

@@ -99,6 +99,6 @@ def _joined(
         else:
             found = f"`{name}` would have length %d along axis {axis} on one path, and %d on the other"
             note, hint = f"{found!r} % ({texts[0]}, {texts[1]})", "only the device knows the path: give it one shape on both"
-            unit.host_value(parsed(f"{texts[0]} == {texts[1]}"), span, "shape", text=hint, note=note)
+            unit.host_value(parsed(f"({texts[0]}) == ({texts[1]})"), span, "shape", text=hint, note=note)
             result.append(copied(first))
     return tuple(result)

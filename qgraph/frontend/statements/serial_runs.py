@@ -154,8 +154,11 @@ class SerialRun:
         touched = collect(facts)
         slots = {**self._body.scalars, **self._body.assigned}
         needed = needed_before(self._statements, slots)
-        reads = frozenset(slot.name for slot in (*(slots[name] for name in needed), *self._slots_read))
-        writes = frozenset(slot.name for slot in (*self._body.assigned.values(), *self._slots_written))
+        published = self._unit.progress
+        counted = [published.number] if published is not None and published.ring in touched.written else []
+        launch = [published.run] if published is not None and counted else []
+        reads = frozenset(slot.name for slot in (*(slots[name] for name in needed), *self._slots_read, *counted, *launch))
+        writes = frozenset(slot.name for slot in (*self._body.assigned.values(), *self._slots_written, *counted))
         return Task(
             name=self._unit.task_name(first.lineno, "serial"),
             role="serial",

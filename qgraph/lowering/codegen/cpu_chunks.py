@@ -9,6 +9,9 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Axis, Program, Task
+from qgraph.ir.trees import names_in
+from qgraph.lowering.codegen.cooperative_codegen import renamed
+from qgraph.lowering.codegen.cooperative_rows import parts_of, stored_in
 from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
 from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
@@ -16,9 +19,15 @@ from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import affine, has_loops, index_tuple, outlined, prologue, unravel
 from qgraph.lowering.numbers.nonnegative_indices import with_natural_remainders
 from qgraph.operations import intrinsics
+from qgraph.source import copied
 
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
+# Neighbouring columns that are gone down together. On a Zen 3 (4096 x 4096 float64) 16 were quicker than 8, and 32 no quicker.
+_COLUMNS = 16
+# The most nodes of the syntax tree of an iteration that is there so often.
+_MOST_NODES = 150
+_PLAIN = (ast.Assign, ast.AugAssign)
 
 # Which iterations a chunk has. A division takes as long as a few iterations.
 _PLACE_IN_ROW = "_col0 = _max(0, _chunk * _col_step)\n_col1 = _min(_cols, _col0 + _col_step)"
@@ -95,10 +104,59 @@ def _loops(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Stat
     *rows, last = task.axes
     across = [*unravel(task, "_t", (last,)), *_told((last,), bounds), *index_tuple(task), *iteration]
     loop = generated("for _t in _range(_col0, _col1):", "    iteration", iteration=across)
+    if _goes_down_columns(task, iteration):
+        loop = generated(
+            f"_last = _col0 + (_col1 - _col0) // {_COLUMNS} * {_COLUMNS}",
+            f"for _t in _range(_col0, _last, {_COLUMNS}):",
+            "    columns",
+            "for _t in _range(_last, _col1):",
+            "    iteration",
+            columns=_columns(last, bounds, iteration),
+            iteration=across,
+        )
     if not rows:
         return loop
     row = [*unravel(task, "_row", rows), *_told(rows, bounds), *loop]
     return generated("for _row in _range(_row0, _row1):", "    row", row=row)
+
+
+def _goes_down_columns(task: Task, iteration: Statements) -> bool:
+    """Whether each iteration has one loop, of plain statements, that goes down a column of an array, as sums along its rows do.
+
+    The next iteration has the column beside it, and takes as many cache lines again.
+    """
+    proved = task.verdict is not None and task.verdict.kind == "independent"
+    loops = [each for each in iteration if isinstance(each, ast.For)]
+    if not proved or len(loops) != 1 or task.reductions or task.index_tuple or len([*walk(iteration)]) > _MOST_NODES:
+        return False
+    (loop,) = loops
+    around = [each for each in iteration if each is not loop]
+    statements = [*around, *loop.body]
+    if loop.orelse or not isinstance(loop.target, ast.Name) or not all(isinstance(each, _PLAIN) for each in statements):
+        return False
+    inner, column = loop.target.id, task.axes[-1].variable
+    own = stored_in(statements) | {column}
+    if inner in own.union(*map(names_in, around)) or own & names_in(loop.iter):
+        return False
+    indices = (node.slice for node in walk(loop.body) if isinstance(node, ast.Subscript))
+    several = (index.elts for index in indices if isinstance(index, ast.Tuple))
+    found = (([*map(names_in, first)], names_in(last)) for *first, last in several)
+    return any(column in last and inner not in last and inner in frozenset().union(*first) for first, last in found)
+
+
+def _columns(last: Axis, bounds: Mapping[str, int], iteration: Statements) -> Statements:
+    """``_COLUMNS`` neighbouring iterations whose loops are one: each does what it does alone, in the same order."""
+    before, loop, after = parts_of(iteration)
+    own = stored_in([*before, *loop.body, *after]) | {last.variable}
+    parts: list[list[ast.stmt]] = [[], [], []]
+    for column in range(_COLUMNS):
+        names = {name: f"_column{column}_{name}" for name in own}
+        begin = [*generated(f"{last.variable} = {affine(last, f'(_t + {column})')}"), *_told((last,), bounds), *before]
+        for number, statements in enumerate((begin, loop.body, after)):
+            parts[number] += renamed(statements, names)
+    together = copied(loop)
+    together.body = parts[1]
+    return [*parts[0], together, *parts[2]]
 
 
 def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> Statements:

@@ -14,6 +14,7 @@ from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import HOST, Loop, Program, Task
 from qgraph.ir.slots import WORD, Slot, itemsize
+from qgraph.ir.trees import assign, at_place
 from qgraph.ir.unrolling import ArraysOfCopies, HandedOn, Unrolling
 from qgraph.lowering.codegen.cooperative_rows import shared_loop
 from qgraph.lowering.codegen.generated_names import (
@@ -37,9 +38,10 @@ from qgraph.lowering.codegen.generated_names import (
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.purity import Impure, purity_analysis
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
-from qgraph.lowering.codegen.task_codegen import one_thread_body, outlined, prologue, task_names
+from qgraph.lowering.codegen.task_codegen import called_name, one_thread_body, outlined, prologue, task_names
 from qgraph.lowering.graph.dependencies import places_of, touched_places
 from qgraph.lowering.graph.tiling import turns
+from qgraph.operations.progress_ring import publish
 from qgraph.source import copied
 
 # The most scalars that epilogues write: each block loads them all.
@@ -55,15 +57,28 @@ def hand_on(plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arr
 
     ``carried`` are the edges from a copy of the body to the next one, ``arrays`` what names stand for in copies.
     """
+    found = handed_or_why_not(plan, node, carried, arrays)
+    return found if isinstance(found, HandedOn) else None
+
+
+def handed_or_why_not(
+    plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arrays: ArraysOfCopies
+) -> HandedOn | str:
+    """The same, or why not; empty where the loop has no reduction."""
     (region,) = node.bodies
     nodes = plan.regions[region].nodes
     body = [plan.nodes[index] for index in nodes]
     reductions = [reduction for each in body if each.task is not None for reduction in each.task.reductions]
     in_a_row = {edge for edge in plan.edges if edge[0] in nodes} == {*itertools.pairwise(nodes)}
-    if not reductions or not in_a_row or tuple(carried) != ((nodes[-1], nodes[0]),) or plan.program.exits is not None:
-        return None
-    if not all(_takes_part(plan.program, each) for each in body):
-        return None
+    if not reductions:
+        return ""
+    if not in_a_row or tuple(carried) != ((nodes[-1], nodes[0]),):
+        return "its kernels do not come one after the other"
+    if plan.program.exits is not None:
+        return "iterations may end at an error"
+    apart = next((each for each in body if not _takes_part(plan.program, each)), None)
+    if apart is not None:
+        return f"the kernel of line {apart.span.line} is no loop that any grid can run"
     found = HandedOn(
         tuple(nodes),
         tuple(each.task is not None and bool(each.task.reductions) for each in body),
@@ -72,24 +87,30 @@ def hand_on(plan: GraphPlan, node: Node, carried: Sequence[tuple[int, int]], arr
         tuple(each.partials for reduction in reductions for each in (*reduction.variables, reduction.at) if each is not None),
         arrays,
     )
-    return found if _holds(plan, node, body, found) else None
+    return _why_not(plan, node, body, found) or found
 
 
-def _holds(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -> bool:
-    """Whether an epilogue has the condition, all of them are pure, and kernels find what those compute."""
+def _why_not(plan: GraphPlan, node: Node, body: Sequence[Node], found: HandedOn) -> str:
+    """Empty where an epilogue has the condition, all of them are pure, and kernels find what those compute."""
     loop = node.control
     if not isinstance(loop, Loop) or not _decides(body[found.deciding], node):
-        return False
+        return "its condition is not computed behind a reduction"
     written = {slot.name for slot in found.scalars}
     replaced = {name for name, _ in found.arrays}
-    if len(written) > _MOST_SCALARS or not all(_finds_all(each, written, replaced=each.index in replaced) for each in body):
-        return False
+    if len(written) > _MOST_SCALARS:
+        return f"more than {_MOST_SCALARS} numbers change in it"
+    lost = next((each for each in body if not _finds_all(each, written, replaced=each.index in replaced)), None)
+    if lost is not None:
+        return f"the loop of line {lost.span.line} asks for numbers that change in more ways than once at its start"
     places = places_of(plan.program)
     stored = touched_places({name for each in body for name in each.effects.writes}, places)
     outside = {name for each in body for task in (*each.first, *each.then) for name in task.effects.writes} - written
-    if outside - {loop.condition_slot.name}:
-        return False
-    return all(_is_pure(plan.program, task, found, places, stored) for each in body for task in (*each.first, *each.then))
+    published = plan.program.progress
+    if outside - {loop.condition_slot.name, "" if published is None else published.ring}:
+        return "statements behind a reduction write arrays"
+    epilogues = (task for each in body for task in (*each.first, *each.then))
+    impure = next((task for task in epilogues if not _is_pure(plan.program, task, found, places, stored)), None)
+    return "" if impure is None else f"the statements from line {impure.span.line} on do more than compute numbers of numbers"
 
 
 def _decides(node: Node, loop: Node) -> bool:
@@ -138,8 +159,8 @@ def _is_pure(program: Program, task: Task, handed: HandedOn, places: Mapping[str
     if task.role not in ("serial", "condition"):
         return False
     kept = _Scalars({(SLOTS.name, slot.index): (_local(number), "") for number, slot in enumerate(handed.scalars)})
-    body = [kept.visit(each) for each in _decided(task)]
-    analysis = purity_analysis(program, replace(task, body=tuple(body)))
+    body = [kept.visit(each) for each in _Rows(task).kept(_decided(task))]
+    analysis = purity_analysis(program, replace(task, body=tuple(body), names={**task.names, **_ROW_WORDS}))
     analysis = replace(analysis, numbers=analysis.numbers | {_local(number) for number in range(len(handed.scalars))})
     try:
         return not touched_places(analysis.inside(body), places) & stored
@@ -193,6 +214,55 @@ class _Scalars(ast.NodeTransformer):
         return node
 
 
+_ROW_WORDS: Globals = {"_publish": publish, "_to_int64": CASTS["int64"], "_to_float64": CASTS["float64"]}
+
+
+class _Rows(ast.NodeTransformer):
+    """What a task publishes: all blocks compute it, and one thread writes it when it knows that the iteration ran.
+
+    Where two kernels evaluate the same epilogue they write the same row.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        # Of each: what it is kept in, and what does not depend on the iteration.
+        self.found: list[tuple[str, dict[str, ast.expr]]] = []
+
+    def kept(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """``body`` with locals in place of what is published."""
+        tree: ast.Module = self.visit(ast.Module(body, []))
+        return [statement for name in self.locals for statement in generated(f"{name} = {_zero(name)}")] + tree.body
+
+    @property
+    def locals(self) -> list[str]:
+        """The number of each row, 0 where none is written, its iteration and its value."""
+        return [f"{stem}_{part}" for stem, _ in self.found for part in ("number", "iteration", "value")]
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
+        if self._task.names.get(called_name(node.value)) is not publish:
+            return node
+        assert isinstance(node.value, ast.Call)
+        ring, number, run, line, iteration, value = node.value.args
+        stem = f"_row_{self._task.name}_{len(self.found)}"
+        self.found.append((stem, {"ring": ring, "run": run, "line": line}))
+        code = {f"{stem}_number": number, f"{stem}_iteration": iteration, f"{stem}_value": value}
+        return [
+            at_place(assign(name, ast.Call(ast.Name(_zero(name)[:-3], ast.Load()), [each], [])), node)
+            for name, each in code.items()
+        ]
+
+    def writes(self) -> Iterator[str]:
+        """Lines that write the rows."""
+        for stem, fixed in self.found:
+            ring, run, line = map(ast.unparse, fixed.values())
+            yield f"if {stem}_number != 0:"
+            yield f"    _publish({ring}, {stem}_number, {run}, {line}, {stem}_iteration, {stem}_value)"
+
+
+def _zero(name: str) -> str:
+    return "_to_float64(0)" if name.endswith("_value") else "_to_int64(0)"
+
+
 def _id(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
@@ -237,7 +307,7 @@ class HandingCode:
                 f"if {over}: return",
                 "if _lane == 0 and _cuda.blockIdx.x + _cuda.blockIdx.y == 0:",
                 f"    _to = _assume_u32({self.unrolling.scalars_at('(_done + 1)')})",
-                *indented(self._stores("_to")),
+                *indented([*self._stores("_to"), *self._rows(previous)]),
                 *(ended if deciding else ()),
                 *(["if _again == 0: return"] if deciding and place == 0 else []),
             ]
@@ -279,9 +349,11 @@ class HandingCode:
         last = len(handed.nodes) - 1
         memory: Statements = []
         combined: Statements = []
+        rows: list[str] = []
         names: Globals = self._casts
         if handed.wraps:
             memory, combined, names = self._epilogue(last, "_ran - 1")
+            rows = self._rows(last)
         decides = handed.wraps and handed.deciding == last
         slots = [f"{slot_place(slot, self.dtypes)} = {_local(number)}" for number, slot in enumerate(handed.scalars)]
         return [
@@ -297,7 +369,7 @@ class HandingCode:
                 *([] if decides else ["_again = 1 if _over == 0 else 0"]),
                 "if _lane == 0:",
                 f"    {SLOTS.name}[{unrolling.shared}] = 0",
-                *indented(slots),
+                *indented([*slots, *rows]),
                 f"    _count = ({_TURN} & {_HALF}) + _ran",
                 f"    if _again != 0 and not _stopped({SLOTS.name}, {self.plan.stop}):",
                 f"        {SLOTS.name}[{unrolling.turns}] = {_TURN} + _ran",
@@ -348,8 +420,10 @@ class HandingCode:
     def _call(self, task: Task) -> tuple[list[ast.stmt], Function]:
         """The evaluation of a task of an epilogue: the call of a function of scalars that gives what it makes of them."""
         kept = self._rewriter()
-        body = [kept.visit(each) for each in one_thread_body(replace(task, body=tuple(_decided(task))), self.dtypes)]
-        given = [*kept.stored, *(["_again"] if task.role == "condition" else [])]
+        rows = _Rows(task)
+        decided = tuple(rows.kept(_decided(task)))
+        body = [kept.visit(each) for each in one_thread_body(replace(task, body=decided), self.dtypes)]
+        given = [*kept.stored, *rows.locals, *(["_again"] if task.role == "condition" else [])]
         gives = ", ".join(given)
         body += generated(f"return {gives}" if gives else "return 0")
         names = {**task_names(task, self.dtypes), **self._casts}
@@ -357,6 +431,16 @@ class HandingCode:
         parameters, function = outlined(self.plan.program, name, body, names, task.span, first=list(kept.found))
         arguments = ", ".join([*kept.found, *(parameter.name for parameter in parameters)])
         return generated(f"{gives} = {name}({arguments})" if gives else f"{name}({arguments})"), function
+
+    def _rows(self, place: int) -> list[str]:
+        """Lines that write the rows which the epilogue of kernel ``place`` publishes, behind that epilogue."""
+        node = self.plan.nodes[self._handed.nodes[place]]
+        lines: list[str] = []
+        for task in (*node.first, *node.then):
+            rows = _Rows(task)
+            rows.kept(_decided(task))
+            lines += rows.writes()
+        return lines
 
     def _rewriter(self) -> _Scalars:
         return _Scalars(
@@ -373,7 +457,8 @@ class HandingCode:
 
     @property
     def _casts(self) -> Globals:
-        return {_cast(dtype): CASTS[dtype] for _, _, dtype in self._typed}
+        casts: Globals = {_cast(dtype): CASTS[dtype] for _, _, dtype in self._typed}
+        return casts if self.plan.program.progress is None else {**casts, **_ROW_WORDS}
 
     def _loads(self) -> list[str]:
         """Lines that load the scalars as they are behind ``_done`` epilogues of a turn; at first they are in their slots."""

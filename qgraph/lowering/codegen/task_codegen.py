@@ -130,6 +130,7 @@ def kernel_code(
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
+    published = set() if program.progress is None else {program.progress.ring}
     code = TaskCode(
         task=task,
         entry=entry,
@@ -138,7 +139,7 @@ def kernel_code(
         counts=(),
         single=not task.axes,
         on_device=task.on_device,
-        constant=frozenset(arrays - shared).difference(*(task.effects.writes for task in tasks)),
+        constant=frozenset(arrays - shared - published).difference(*(task.effects.writes for task in tasks)),
     )
     return code, function
 

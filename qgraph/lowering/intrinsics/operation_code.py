@@ -12,6 +12,7 @@ from qgraph.lowering.intrinsics import (
     clock,
     early_exits,
     loop_poll,
+    progress,
     random_numbers,
     value_intrinsics,
     vectors,
@@ -24,7 +25,7 @@ from qgraph.operations.record import Operation
 from qgraph.operations.table import OPERATIONS
 
 _MODULES = (
-    *(atomics, checked_arithmetic, clock, early_exits, loop_poll, random_numbers),
+    *(atomics, checked_arithmetic, clock, early_exits, loop_poll, progress, random_numbers),
     *(while_condition, value_intrinsics, vectors, warp_shuffles),
 )
 _INTRINSICS = SimpleNamespace(

@@ -15,7 +15,7 @@ from qgraph.errors import ArgumentError
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.device_pool import buffer as allocate
-from qgraph.runtime.driver.memory import Buffer, copy_device, copy_in, copy_out, fill, write_bytes
+from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_device, copy_in, copy_out, fill, write_bytes
 from qgraph.runtime.driver.stream import CURRENT, library_streams, order_after, refuse_capture, synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, extents_of, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
@@ -303,6 +303,19 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float, device: int = 
     nbytes = int(np.prod(extents, dtype=object)) * own.itemsize
     buffer = allocate(driver.device(device), nbytes)
     return DeviceArray(buffer, buffer.pointer, extents, contiguous_strides(extents, own.itemsize), own)
+
+
+def words_of_host(count: int, device: int) -> tuple[DeviceArray, np.ndarray]:
+    """``count`` int64 of page-locked host memory, all 0: for kernels, and for the host, which reads them at any time.
+
+    The host's array does not keep the memory alive.
+    """
+    context = driver.device(device)
+    pinned = PinnedWords(context, count)
+    words = np.ctypeslib.as_array(pinned.words)
+    words[:] = 0
+    buffer = Buffer(context, words.nbytes, pinned.pointer, lambda: context.retire(pinned.free))
+    return DeviceArray(buffer, pinned.pointer, (count,), (words.itemsize,), words.dtype), words
 
 
 def to_device(array: ArrayLike, device: int = 0) -> DeviceArray:

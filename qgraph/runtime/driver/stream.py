@@ -106,6 +106,11 @@ def current_streams() -> list[int]:
     return list(dict.fromkeys(DEFAULT_STREAM if each in LASTING else each for each in (CURRENT.get(), *library_streams())))
 
 
+def captures() -> bool:
+    """Whether one of the ``current_streams`` is being captured into a graph."""
+    return any(each not in LASTING and is_capturing(each) for each in current_streams())
+
+
 def synchronize_device(device: DeviceContext) -> None:
     """Wait for all work on ``device``, and raise what failed.
 

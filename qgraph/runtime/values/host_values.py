@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from qgraph.errors import ArgumentError
@@ -36,6 +37,17 @@ class _ShapesDifferError(Exception):
 # What may go wrong while a value is computed, and what its check raises besides.
 _FAILURES = (ArithmeticError, TypeError, ValueError, IndexError)
 _ERRORS = (_ShapesDifferError, *_FAILURES)
+
+
+def integers_of(program: Program, values: Sequence[object]) -> dict[str, int]:
+    """Those of a call's values that can be computed, by name, for whoever only looks: nothing is refused, and nothing told."""
+    scope = {"__builtins__": builtins, **program.host_names}
+    given = {leaf.name: value for leaf, value in zip(program.leaves, values, strict=True)}
+    found = {}
+    for value in program.host_values:
+        with suppress(*_ERRORS):
+            found[value.name] = int(eval(value.source, scope, given))
+    return found
 
 
 class HostValues:

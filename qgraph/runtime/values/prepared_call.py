@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,12 @@ Value = ArrayView | int | float | complex | bool | numpy.generic
 
 # What a function for a repeated call returns where this call is another one; it has done nothing then.
 CHANGED: Any = object()
+
+
+def captures() -> bool:
+    """Whether calls become nodes of somebody's graph now, of qgraph, PyTorch, CuPy or Warp; to ask loads no CUDA."""
+    stream = sys.modules.get("qgraph.runtime.driver.stream")
+    return stream is not None and bool(stream.captures())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.ir.program import Axis, Effects, Task
+from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen import cpu_chunks, cpu_codegen
 from qgraph.lowering.codegen.task_codegen import make_function
 from qgraph.source import Span
@@ -95,3 +96,40 @@ def test_no_second_copy_where_it_is_of_no_use(start, body):
     text = copies(start, body)
     assert text.count("for _t") == 1
     assert "_assume_ge" not in text
+
+
+def chunk(inside: str, *, verdict: str = "independent", before: str = "s = 0", after: str = "y[j] = s") -> str:
+    """The code of the loops of `for j: before; for i: inside; after`."""
+    body = ast.parse(f"{before}\nfor i in range(n):\n    {inside}\n{after}").body
+    axis = Axis("j", ast.Constant(0), ast.Constant(1), ast.Name("m", ast.Load()), False, SPAN)
+    task = Task("task", "loop", SPAN, (axis,), tuple(body), {}, Effects(), verdict=Verdict(verdict, ""))
+    return "\n".join(ast.unparse(ast.fix_missing_locations(each)) for each in cpu_chunks._loops(task, {}, body))
+
+
+def test_columns_are_gone_down_together():
+    code = chunk("s += x[i, j]")
+    assert "for _t in _range(_col0, _last, 16):" in code
+    assert code.count("for i in range(n):") == 2
+    assert "_column15_s += x[i, _column15_j]" in code
+    assert "for _t in _range(_col0, _last, 16):" in chunk("s += a[i] * x[k, i, j]")
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "s += x[j, i]",
+        "s += x[i]",
+        "s += x[i, i + j]",
+        "s += x[k, j]",
+        "s = f(i) if x[i, j] else [k for k in s]\n    while s: pass",
+    ],
+)
+def test_other_loops_are_not(inside):
+    assert "_last" not in chunk(inside)
+
+
+def test_nor_are_those_that_are_not_proved_or_whose_length_is_each_columns():
+    assert "_last" not in chunk("s += x[i, j]", verdict="undecided")
+    assert "_last" not in chunk("s += x[i, j]", before="s, n = 0, k[j]")
+    assert "_last" not in chunk("s += x[i, j]", after="y[j] = i")
+    assert "_last" not in chunk("s += x[i, j]", after="if s: y[j] = s")

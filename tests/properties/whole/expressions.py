@@ -108,6 +108,7 @@ class Expressions:
         """A literal, a name, or an element."""
         options = [weak(self.choices.integer(0, 3)), *scope.numbers]
         options += [self._element(a) for a in scope.arrays if not a.empty and a.kind != "bool" and self.choices.maybe(20)]
+        options += [self._changing(a) for a in scope.arrays if _is_changed(a) and self.choices.maybe(30)]
         if self.choices.maybe(15):
             options.append(Whole(Value("0.5", "float", 0, 1, grain=1, atom=True), WEAK))
         return self.choices.pick(options)
@@ -126,6 +127,10 @@ class Expressions:
 
     def _element(self, a: Whole) -> Whole:
         return a.moved(f"{a.text}[{', '.join(self.choices.pick(('0', '-1')) for _ in a.shape) or '()'}]")
+
+    def _changing(self, a: Whole) -> Whole:
+        """A call that changes an element of an array, and is 2."""
+        return Whole(Value(f"{self.choices.pick(('bump', 'bumps'))}{len(a.shape)}({a.text})", "int", 2, 2, atom=True), WEAK)
 
     def _operand(self, scope: Scope) -> Whole:
         made = self.choices.pick([a for a in scope.arrays if a.shape] or scope.arrays)
@@ -321,3 +326,24 @@ def _cut(a: Whole, shape: tuple[Dim, ...]) -> list[Whole]:
             return []
     parts = [replace(wanted, one=mine.one and mine == wanted) for mine, wanted in zip(a.shape, shape, strict=True)]
     return [a.seen(f"{a.inner}[{', '.join(text[way] for text in texts)}]", *parts) for way in range(2)]
+
+
+# Funcs that change an element, in a loop or without one, for arrays of as many axes.
+CHANGING = {
+    f"{word}{axes}": f"""\
+@qgraph.func
+def {word}{axes}(v):
+    {loop}v[{", ".join("0" * axes)}] = (v[{", ".join("0" * axes)}] + 3) % 8
+    return 2
+"""
+    for word, loop in (("bump", ""), ("bumps", "for _ in range(1): "))
+    for axes in (1, 2)
+}
+
+
+def _is_changed(a: Whole) -> bool:
+    """Whether ``CHANGING`` takes an array: it is an argument or has a name, and holds what they store."""
+    named = a.writable and a.text.isidentifier() and not a.empty
+    return (
+        named and len(a.shape) in (1, 2) and a.kind == "int" and a.value.low <= 0 and a.value.high >= 8 and a.value.grain == 0
+    )

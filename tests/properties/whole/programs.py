@@ -14,7 +14,7 @@ from tests.properties.features import Features
 from tests.properties.programs import CALLS, Program, occurs
 from tests.properties.state import State, indented
 from tests.properties.values import WEAK, Value
-from tests.properties.whole.expressions import Scope
+from tests.properties.whole.expressions import CHANGING, Scope
 from tests.properties.whole.statements import Place, Statements
 from tests.properties.whole.values import Dim, Whole, nameable, valued
 
@@ -33,6 +33,8 @@ def array_programs(draw: Callable[[st.SearchStrategy[Any]], Any], features: Feat
     arguments: list[Argument] = [*arrays, *numbers, *sizes]
     used = tuple(argument for argument in arguments if occurs(_name(argument), lines))
     functions = ["\n".join(source) + "\n\n\n" for source in statements.sources]
+    called = "".join([*functions, *lines])
+    functions[:0] = [f"{source}\n\n" for name, source in CHANGING.items() if f"{name}(" in called]
     header = f"def program({', '.join(_name(argument) for argument in used)}):"
     source = "\n".join(
         ["import math\n\nimport numpy as np\nimport qgraph\n\n\n" + "".join(functions) + header, *indented(lines), ""]

@@ -32,7 +32,7 @@ PARTS = [
     "whole_turns",
 ]
 # Several in a process, which takes a second to start; the last ones take long.
-HANDED = ("handed", "every_remainder", "sizes", "floats", "other_widths", "adapted", "stopped")
+HANDED = ("handed", "every_remainder", "sizes", "floats", "other_widths", "adapted", "stopped", "told")
 GROUPS = [*(PARTS[first:-4:4] for first in range(4)), *([part] for part in PARTS[-4:])]
 
 

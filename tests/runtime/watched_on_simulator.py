@@ -1,0 +1,99 @@
+"""Watched kernels on the cuda backend, with the driver of tests/played_driver.py: a script for test_watched.py."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.runtime.driver import driver
+from tests import played_driver
+from tests.features.test_watch import CASES, expected, halving
+
+
+def on_device(values):
+    return [qgraph.asarray(each, backend="cuda") if isinstance(each, np.ndarray) else each for each in values]
+
+
+NAMES = (
+    *("halving a grid", "every third", "told before", "nested"),
+    *("counted", "do-while", "of one thread", "in a func"),
+)
+
+
+def histories():
+    for options in ({}, {"graph": False}, {"fuse": True}):
+        for name in (
+            "halving a grid",
+            "every third",
+            "told before",
+            "nested",
+            "counted",
+            "do-while",
+            "of one thread",
+            "in a func",
+        ):
+            function, make = CASES[name]
+            with pytest.MonkeyPatch.context() as patch:
+                wanted, _, told = expected(function, make, patch)
+            kernel = qgraph.kernel(backend="cuda", **options)(function)
+            with qgraph.watch(kernel, show=False) as seen:
+                for _ in range(2):
+                    assert kernel(*on_device(make())) == wanted
+            assert [each[1:3] for each in seen.history.tolist()] == [each[:2] for each in told] * 2, name
+            np.testing.assert_allclose(seen.history["residual"], [each[2] for each in told] * 2, rtol=1e-6)
+
+
+def bound_and_copied():
+    kernel = qgraph.kernel(backend="cuda")(halving)
+    x = qgraph.asarray(np.ones(40), backend="cuda")
+    with qgraph.watch(kernel, show=False) as seen:
+        bound = kernel.bind(x, 0.2)
+        bound.launch()
+        bound.launch()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", qgraph.PerformanceWarning)
+            kernel(np.ones(4), 0.4)
+    assert seen.history["iteration"].tolist() == [1, 2, 3, 1, 1, 2]
+    assert seen.history["run"].tolist() == [0, 0, 0, 1, 2, 2]
+
+
+def memory():
+    """The rows' memory of the host is given back, when nothing can write it any more."""
+    kernel = qgraph.kernel(backend="cuda")(halving)
+    x = qgraph.asarray(np.ones(4), backend="cuda")
+
+    def held():
+        gc.collect()
+        driver.device(0).free_retired()
+        return played.alive["host memory"]
+
+    def watched():
+        with qgraph.watch(kernel, show=False):
+            kernel(x, 0.2)
+
+    watched()
+    before = held()
+    for _ in range(3):
+        watched()
+    assert held() == before
+    with qgraph.watch(kernel, show=False):
+        bound = kernel.bind(x, 0.2)
+    gc.collect()
+    bound.launch()
+    assert held() == before + 1
+    del bound
+    assert held() == before
+
+
+PARTS = ("histories", "bound_and_copied", "memory")
+
+if __name__ == "__main__":
+    played = played_driver.install_played()
+    for part in sys.argv[1:] or PARTS:
+        globals()[part]()
+    print("as plain Python")
