@@ -98,8 +98,7 @@ def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if differentiated and kernel._vjp is None and meaning.written:
         grad_warning.say()
     # An open float that is an argument of an operation is one for PyTorch to compile anew for; a factor of a tensor is not.
-    one = torch.ones((), dtype=torch.float64, device="cpu")
-    items = [one * each if isinstance(each, torch.SymFloat) else each for each in parts.items]
+    items = [_factor(each) if isinstance(each, torch.SymFloat) else each for each in parts.items]
     if operation.functional:
         for index in operation.written:
             # As it was, for the gradients.
@@ -114,6 +113,10 @@ def call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     given = {leaf.name: parts.items[place.index] for leaf, place in zip(meaning.program.leaves, parts.places, strict=True)}
     return with_arrays(meaning.program.result, None, {**given, **dict(zip(meaning.returned, outputs, strict=True))})
+
+
+def _factor(number: Any) -> Any:
+    return torch.ones((), dtype=torch.float64, device="cpu") * number
 
 
 def _kind_of(value: Any) -> str | None:
