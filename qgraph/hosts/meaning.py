@@ -11,6 +11,7 @@ import numpy
 
 from qgraph.errors import ArgumentError
 from qgraph.hosts.parts import Parts
+from qgraph.ir.argument_types import LengthOfOne
 from qgraph.ir.program import HostValue, Program, Result
 from qgraph.runtime.values.array_view import ArrayView, Layout
 from qgraph.specialisation import Variant
@@ -52,10 +53,25 @@ class Meaning:
         self.returned = tuple(each.leaf.name for each in program.returned)
         self._by_name = {value.name: value for value in program.host_values}
 
+    def check_lengths(self, values: Sequence[Any]) -> None:
+        """Look at lengths that must agree, which the shapes of what is returned rely on.
+
+        Raises:
+            LengthOfOne: some differ.
+        """
+        given = self._given(values)
+        for value in self.program.host_values:
+            if value.check == "length" and not self._value(value, given):
+                told = eval(value.note, dict(self.program.host_names), given)
+                raise LengthOfOne(told, value.span, hint=value.text)
+
+    def _given(self, values: Sequence[Any]) -> dict[str, Any]:
+        views = [value.__qgraph_view__() if isinstance(value, StandIn) else value for value in values]
+        return dict(zip((leaf.name for leaf in self.program.leaves), views, strict=True))
+
     def shapes(self, values: Sequence[Any]) -> list[tuple[tuple[Any, ...], numpy.dtype]]:
         """Shape and dtype of each array in ``returned``, for leaves of which arrays are ``StandIn``s."""
-        views = [value.__qgraph_view__() if isinstance(value, StandIn) else value for value in values]
-        given = dict(zip((leaf.name for leaf in self.program.leaves), views, strict=True))
+        given = self._given(values)
         found = []
         for each in self.program.returned:
             shape = tuple(self._value(self._by_name[name], given) for name in each.shape)
@@ -89,14 +105,25 @@ def meaning_of(kernel: Any, parts: Parts, items: Sequence[Any], host: str, known
     Raises:
         QGraphError: a call with such arguments is refused, or cannot be an operation of another library.
     """
-    values = parts.filled(items)
-    _, found = kernel._described(values)
-    meaning = known.get(found.types)
-    if meaning is None or not meaning.holds():
-        # Its program is that of any backend, but that the CPU refuses float16, which is told when it runs.
-        variant, _ = kernel._describe_only(values, "cuda")
-        meaning = known[variant.types] = Meaning(variant, host)
-    return meaning
+    # Numbers that are open have any value in ``items``, and their own here.
+    leaves = [item if isinstance(item, StandIn) else number for item, number in zip(items, parts.items, strict=True)]
+    while True:
+        values = parts.filled(items)
+        _, found = kernel._described(values)
+        meaning = known.get(found.types)
+        if meaning is None or not meaning.holds():
+            # Its program is that of any backend, but that the CPU refuses float16, which is told when it runs.
+            variant, _ = kernel._describe_only(values, "cuda")
+            meaning = known[variant.types] = Meaning(variant, host)
+        try:
+            meaning.check_lengths([leaves[place.index] for place in parts.places])
+        except LengthOfOne as error:
+            if kernel._ones:
+                raise ArgumentError(error.found, error.span, hint=error.hint) from None
+            # As a call would be: compiled for the extents that are 1, which are repeated.
+            kernel._add_ones()
+        else:
+            return meaning
 
 
 def changed_since(kernel: Any, meaning: Meaning, host: str, hint: str) -> ArgumentError:

@@ -32,6 +32,11 @@ def interleaved(x):
 
 
 @qgraph.kernel
+def added(x, y):
+    return x + y
+
+
+@qgraph.kernel
 def copied(x):
     y = np.empty(x.shape[0], x.dtype)
     for i in range(x.shape[0]):

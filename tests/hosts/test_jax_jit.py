@@ -67,6 +67,15 @@ def test_sites_that_differ_in_a_number_alone():
     assert kernels.signed(x, -0.0)[0] == -kernels.signed(x, 0.0)[0]
 
 
+def test_lengths_of_one_are_repeated():
+    own = kernels.qgraph.kernel(kernels.added.__wrapped__)
+    for m, n in ((3, 3), (1, 3), (3, 1), (5, 5), (1, 1)):
+        x, y = np.arange(m, dtype=np.float32), np.arange(n, dtype=np.float32) + 1
+        np.testing.assert_array_equal(jax.jit(lambda x, y: own(x, y))(x, y), x + y)
+    with pytest.raises(kernels.qgraph.ArgumentError, match="`y` has length 4, and `x` has length 3"):
+        jax.jit(lambda x, y: own(x, y))(jnp.ones(3), jnp.ones(4))
+
+
 def test_empty_arrays():
     assert jax.jit(interleaved)(jnp.zeros(0)).shape == (0,)
 

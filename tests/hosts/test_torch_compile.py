@@ -148,6 +148,18 @@ def test_a_kernel_that_is_compiled_for_extents():
         assert torch.equal(compiled(points), program(points))
 
 
+def test_lengths_of_one_are_repeated():
+    """What is returned then has the length of the other array."""
+    own = kernels.qgraph.kernel(kernels.added.__wrapped__)
+    compiled = torch.compile(lambda x, y: own(x, y) * 2, **NO_BREAK)
+    for m, n in ((3, 3), (1, 3), (3, 1), (5, 5), (1, 4), (1, 1)):
+        x, y = torch.rand(m), torch.rand(n)
+        found = compiled(x, y)
+        assert found.shape == (max(m, n),) and torch.equal(found, (x + y) * 2)
+    with pytest.raises(Exception, match="`y` has length 4, and `x` has length 3"):
+        compiled(torch.rand(3), torch.rand(4))
+
+
 def test_an_argument_that_is_passed_twice():
     def program(x):
         running(x, x)
