@@ -11,6 +11,7 @@
 #   make soak       10^6 replays, 10^4 arguments and kernels: what memory they leave; ARGS=--kernels=300 for fewer (tests/soak.py)
 #   make faults     every call of the driver fails once, and once for good; without a GPU a driver in plain Python (tests/faults.py)
 #   make manifest   whether plans and generated code are those of tests/manifest/manifest.txt (minutes); ARGS=--update writes it
+#   make docs       build the documentation site into out/site; a warning is an error. Its programs run in make test
 #   make bench      measure, and write benchmarks/results/
 #   make lint       ruff and strict mypy
 # PYTHON=/path/to/python uses that interpreter as it is: nothing is installed. CUDA=cu12 picks the toolkit for older drivers.
@@ -36,16 +37,18 @@ PATHS := PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
 INTERPRETER := $(PYTHON)
 READY_DEV :=
 READY_DEMO :=
+READY_DOCS :=
 else
 PATHS :=
 INTERPRETER := $(VENV)/bin/python
 READY_DEV := $(VENV)/installed-dev
 READY_DEMO := $(VENV)/installed-demo
+READY_DOCS := $(VENV)/installed-docs
 endif
 
 PY := $(PATHS) $(INTERPRETER)
 
-.PHONY: demo test test-all test-rare test-gpu sanitize fuzz soak faults manifest bench lint format clean
+.PHONY: demo test test-all test-rare test-gpu sanitize fuzz soak faults manifest docs bench lint format clean
 
 demo: $(READY_DEMO)
 	$(PY) -m examples.inpaint
@@ -128,6 +131,10 @@ faults: $(READY_DEV)
 manifest: $(READY_DEV)
 	$(PY) -m tests.manifest $(ARGS)
 
+# The variable keeps Material for MkDocs from announcing what MkDocs 2 will be.
+docs: $(READY_DOCS)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
 bench: $(READY_DEV)
 	$(PY) -m benchmarks.run --out $(OUT)
 
@@ -150,6 +157,10 @@ $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/installed-demo: pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install -q -e '.[demo$(if $(GPU),$(comma)$(CUDA))]'
+	touch $@
+
+$(VENV)/installed-docs: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install -q -e '.[docs]'
 	touch $@
 
 clean:

@@ -1,4 +1,7 @@
-"""Write docs/performance.md, and six figures of README.md, from the result files: ``python -m benchmarks.readme [--check]``."""
+"""Write figures into documents from the result files: ``python -m benchmarks.readme [--check]``.
+
+docs/performance.md is all of them, README.md has six, docs/guide/slow_to_fast.md the table of its program.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from benchmarks.run import QUESTIONS
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 PERFORMANCE = ROOT / "docs" / "performance.md"
+GUIDE = ROOT / "docs" / "guide" / "slow_to_fast.md"
 BEGIN = "<!-- figures: written by `python -m benchmarks.readme` from benchmarks/results/ -->"
 END = "<!-- end of figures -->"
 HEAD = """# Performance
@@ -43,11 +47,12 @@ SIX = {
 
 
 def main() -> int:
-    """Rewrite both; with ``--check`` only say whether they are as the files are (status 1 if not)."""
+    """Rewrite them; with ``--check`` only say whether they are as the files are (status 1 if not)."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     wanted = {README: rewrite(README.read_text(), six(RESULTS)), PERFORMANCE: f"{HEAD}\n\n{figures(RESULTS)}\n"}
+    wanted[GUIDE] = rewrite(GUIDE.read_text(), measured("slow_to_fast", RESULTS, "../../benchmarks/results"))
     old = [file for file, new in wanted.items() if not file.exists() or file.read_text() != new]
     if options.check:
         print(*(f"{file.name} differs from benchmarks/results/" for file in old), sep="\n", file=sys.stderr)
@@ -57,12 +62,12 @@ def main() -> int:
     return 0
 
 
-def rewrite(readme: str, block: str) -> str:
-    """``readme`` with ``block`` between the two markers."""
-    head, begin, rest = readme.partition(BEGIN)
+def rewrite(document: str, block: str) -> str:
+    """``document`` with ``block`` between the two markers."""
+    head, begin, rest = document.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
-        raise SystemExit("README.md has lost its markers for the figures")
+        raise SystemExit("a document has lost its markers for the figures")
     return f"{head}{BEGIN}\n\n{block}\n\n{END}{tail}"
 
 
@@ -79,13 +84,15 @@ def six(folder: Path) -> str:
 
 def figures(folder: Path) -> str:
     """For each result file its machine, table, targets and what was missing."""
-    parts = []
-    for question in QUESTIONS:
-        files = [file for file in (folder / f"{question}.json", folder / f"{question}_cpu.json") if file.exists()]
-        parts += [section(json.loads(file.read_text()), f"../benchmarks/results/{file.stem}") for file in files]
-        if not files:
-            parts.append(f"*Not measured yet: `{question}` (`make bench` on a machine with a GPU).*")
-    return "\n\n".join(parts)
+    return "\n\n".join(measured(question, folder, "../benchmarks/results") for question in QUESTIONS)
+
+
+def measured(question: str, folder: Path, path: str) -> str:
+    """The same of one question, for a document from which the result files are at ``path``."""
+    files = [file for file in (folder / f"{question}.json", folder / f"{question}_cpu.json") if file.exists()]
+    if not files:
+        return f"*Not measured yet: `{question}` (`make bench` on a machine with a GPU).*"
+    return "\n\n".join(section(json.loads(file.read_text()), f"{path}/{file.stem}") for file in files)
 
 
 def section(record: dict[str, Any], path: str) -> str:
@@ -94,7 +101,7 @@ def section(record: dict[str, Any], path: str) -> str:
     where = place(record)
     if where == machine["gpu"]:
         where += f", driver {machine['driver']}"
-    file = path.removeprefix("../")
+    file = path.replace("../", "")
     made = f"commit {record['commit']}, {record['date'][:10]}: `{record['command']}`."
     source = f"{where}. From [{file}.json]({path}.json), {made}"
     named, found = across(record) if {"peer", "size"} <= {*record["columns"]} else (record["columns"], record["rows"])

@@ -19,6 +19,7 @@ QUESTIONS = (
     "reductions",
     "shapes",
     "overlapped_tiles",
+    "slow_to_fast",
     "bandwidth",
     "call_cost",
     "argument_cost",

@@ -203,7 +203,8 @@ class Introspection(Generic[Parameters, Result]):
         """Run the kernel as plain Python means it, on copies of the arguments, and watch every access to an element.
 
         The parallel loops of the kernel run in order on one thread of the CPU, wherever the arrays live. Where nothing is wrong
-        it runs again in other orders of iterations, with an ``OrderDependentWarning`` if the answer is another one.
+        it runs again in other orders of iterations, with an ``OrderDependentWarning`` if the answer is another one. Of several
+        findings the first in program order is raised, and ``findings`` of the error has all.
 
         Returns:
             What was looked at, and what was not.
@@ -213,8 +214,6 @@ class Introspection(Generic[Parameters, Result]):
             BoundsError: an index is out of bounds; the run ends there.
             UnwrittenError: an element of a temporary is read that nobody wrote.
             QGraphError: a call with these arguments is refused, too.
-
-            Of several findings the first in program order is raised, and ``findings`` of the error has all.
         """
         from qgraph.checking.checker import check, refused
 

@@ -480,15 +480,18 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Args:
         function: a plain Python function.
-        graph: False launches one kernel a loop instead of a graph.
-        backend: 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
-        fuse: join neighbouring loops where no element crosses iterations, run independent ones side by side in one kernel, and
-            the whole kernel as one block of threads where its loops are small.
-        fastmath: let floats be reordered and approximated.
-        block_size: threads a block on CUDA, 1 to 1024; None lets qgraph choose, and with ``fuse`` choose one block.
-        bounds_check: look at every index; one that is out of bounds ends the kernel, and the call, or the next that waits,
-            raises ``BoundsError``. ``QGRAPH_BOUNDS_CHECK=1`` turns it on for a process.
-        conditional: 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.
+
+    Keyword Args:
+        graph (bool): False launches one kernel a loop instead of a graph.
+        backend (str | None): 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
+        fuse (bool): join neighbouring loops where no element crosses iterations, run independent ones in one kernel, and the
+            whole kernel as one block of threads where its loops are small.
+        fastmath (bool): let floats be reordered and approximated.
+        block_size (int | None): threads a block on CUDA, 1 to 1024; None lets qgraph choose, and with ``fuse`` choose one
+            block.
+        bounds_check (bool): look at every index; one that is out of bounds ends the kernel, and the call, or the next that
+            waits, raises ``BoundsError``. ``QGRAPH_BOUNDS_CHECK=1`` turns it on for a process.
+        conditional (str): 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.
 
     Raises:
         KernelSyntaxError: the function has no source, or uses syntax that kernels do not have.

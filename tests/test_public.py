@@ -70,11 +70,12 @@ def test_the_version_is_that_of_the_distribution():
 def test_examples_and_documents_name_only_what_exists():
     """``qgraph.NAME`` in a Python block of a document, or in an example, is a public name."""
     known = set(qgraph.__all__)
-    places = [*ROOT.glob("examples/*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    places = [*ROOT.glob("examples/*.py"), ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
     seen = set()
     for place in places:
         text = place.read_text()
-        sources = [text] if place.suffix == ".py" else re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        blocks = re.findall(r"```python(?: title=\"\w+\.py\")?\n(.*?)```", text, re.DOTALL)
+        sources = [text] if place.suffix == ".py" else blocks
         for source in sources:
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "qgraph":
@@ -112,6 +113,8 @@ def test_programs_of_the_readme_run(program, tmp_path):
 
 def test_the_figures_are_those_of_the_result_files():
     assert readme.rewrite(README.read_text(), readme.six(RESULTS)) == README.read_text()
+    guide = readme.GUIDE.read_text()
+    assert readme.rewrite(guide, readme.measured("slow_to_fast", RESULTS, "../../benchmarks/results")) == guide
     assert readme.PERFORMANCE.read_text() == f"{readme.HEAD}\n\n{readme.figures(RESULTS)}\n"
 
 

@@ -503,3 +503,13 @@ def test_they_are_compiled_for_cuda() -> None:
         tasks = qgraph.kernel(backend="cuda")(function).ptx(*arguments)
         assert len(tasks) > 5
         assert all(".entry" in text for text in tasks.values())
+
+
+def length_of_what_is_computed(x, y):
+    y[0] = len(np.triu(0 + x, 1)[~(np.triu(0 + x, 1) > 2)])
+    y[1] = len(np.triu(x, 1)[np.triu(x, 1) > 2]) + 2
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_the_length_of_what_a_mask_selects_of_what_is_computed(check, size):
+    check(length_of_what_is_computed, lambda: (np.arange(size * size).reshape(size, size) % 5, np.full(2, 77)))

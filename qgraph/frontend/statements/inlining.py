@@ -357,8 +357,8 @@ class _Calls(ast.NodeTransformer):
             return self._region.arrays.reduce(self._region, self._scope, replaced)
         self.generic_visit(node)
         if not reduction(self._scope, node):
-            # What was called has given a matrix.
-            return self.array(node)
+            # What was called has given a matrix; or the length of what a mask selects is that of a name now.
+            return self.array(node) if rank(self._scope, node) else node
         return self._region.arrays.reduce(self._region, self._scope, node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
