@@ -31,7 +31,6 @@ from qgraph.stack import hide_frames, raises_to_user
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
-
 # Argument types that a kernel reads without describing them.
 _MAX_READINGS = 8
 
@@ -484,11 +483,9 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     Keyword Args:
         graph (bool): False launches one kernel a loop instead of a graph.
         backend (str | None): 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
-        fuse (bool): join neighbouring loops where no element crosses iterations, run independent ones in one kernel, and the
-            whole kernel as one block of threads where its loops are small.
+        fuse (bool): join loops where no element crosses iterations, and run independent or small ones as one kernel or block.
         fastmath (bool): let floats be reordered and approximated.
-        block_size (int | None): threads a block on CUDA, 1 to 1024; None lets qgraph choose, and with ``fuse`` choose one
-            block.
+        block_size (int | None): threads a block on CUDA, 1 to 1024; None lets qgraph choose, with ``fuse`` one block too.
         bounds_check (bool): look at every index; one that is out of bounds ends the kernel, and the call, or the next that
             waits, raises ``BoundsError``. ``QGRAPH_BOUNDS_CHECK=1`` turns it on for a process.
         conditional (str): 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.

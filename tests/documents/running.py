@@ -14,7 +14,6 @@ from typing import Any
 
 from tests.documents.pages import Block, blocks
 
-
 # tests/hosts/test_documents.py runs those with these, where they are installed.
 _HOSTS = ("import torch\n", "import jax\n")
 
