@@ -11,6 +11,7 @@ from qgraph import forks
 from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError
 from qgraph.explaining.explanation import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
+from qgraph.hosts.names import named
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, is_array
 from qgraph.ir.plan import GraphPlan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 Found = TypeVar("Found")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Introspection(Generic[Parameters, Result]):
@@ -58,6 +60,9 @@ class Introspection(Generic[Parameters, Result]):
         self._ones = False
         self._positional = sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
         self._lock = forks.rlock()
+        # For other libraries' compilers, and its gradients by the user's function.
+        self._traced_name = named(self)
+        self._vjp: Callable[..., Any] | None = None
         # Whether its calls return their times, too; and the kernel of this function whose do, once it was asked for.
         self._profiles = False
         self._profiled: Any = None
@@ -246,6 +251,25 @@ class Introspection(Generic[Parameters, Result]):
         costs = (cost for each in self.explain(*args, **kwargs).costs.values() for cost in each)
         moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}
         return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words), moved)
+
+    def vjp(self, function: Function) -> Function:
+        """Mark a function, or a kernel, as the gradients of this kernel: its vector-Jacobian product.
+
+        PyTorch's autograd then records calls with tensors that require a gradient, eagerly and in ``torch.compile``, and JAX
+        differentiates calls in reverse.
+
+        Args:
+            function: is called with the arguments of the call, arrays as they were before it; then with the results: the arrays
+                that it changed, in the order of arguments and as new ones, and the arrays that it made; then with a cotangent
+                for each result of floats or complex numbers, of its shape. It returns a gradient, or None, for each argument
+                that is an array of these, in order. A kernel that fills arrays is called in a function that makes them. What
+                it is given is kept until then, and of an array that is changed three copies are made.
+
+        Returns:
+            The function, as it is.
+        """
+        self._vjp = function
+        return function
 
     def _describe_only(self, values: tuple[Any, ...], backend: str, *, checks: bool = False) -> tuple[Variant, tuple[Any, ...]]:
         """A variant to look at, for any backend: nothing is cached and nothing needs a device."""

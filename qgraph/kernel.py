@@ -14,8 +14,10 @@ from qgraph.bound_kernel import Bound, Method
 from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
+from qgraph.hosts.gradients import needs_gradient
+from qgraph.hosts.traced import call_traced, for_dynamo
 from qgraph.introspection import Introspection
-from qgraph.ir.argument_types import LengthOfOne, TailFound
+from qgraph.ir.argument_types import LengthOfOne, TailFound, TracedArray
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
 from qgraph.language import Parameters, Rest, Result
 from qgraph.options import Options
@@ -29,7 +31,6 @@ from qgraph.stack import hide_frames, raises_to_user
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
 MAX_SPECIALISATIONS = 64
-
 # Argument types that a kernel reads without describing them.
 _MAX_READINGS = 8
 
@@ -70,7 +71,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     """
 
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
-    __slots__ = ("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants")
+    __slots__ = ("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants", "_vjp")
 
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         functools.update_wrapper(self, function)
@@ -96,12 +97,15 @@ class Kernel(ByName, Introspection[Parameters, Result]):
 
     # --- calling -------------------------------------------------------------------------------------------------------
 
+    @for_dynamo
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """Run the kernel. Gives what it returns, for which the call then waits."""
         # Most calls are the one before them again.
         recent = self._recent
         last = recent.last
         try:
+            if self._vjp is not None and needs_gradient((args, kwargs)):
+                return call_traced("torch", self, args, kwargs)
             if last is not None and not kwargs and (known := last.next) is not None:
                 # Not called as a method would be, which is slower to find.
                 run = known.run
@@ -114,6 +118,8 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             except LengthOfOne:
                 self._add_ones()
                 return self._call(args, kwargs)
+            except TracedArray as traced:
+                return call_traced(traced.library, self, args, kwargs)
         except Exception as error:
             hide_frames(error)
             raise
@@ -477,11 +483,9 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     Keyword Args:
         graph (bool): False launches one kernel a loop instead of a graph.
         backend (str | None): 'cuda', 'cpu' or 'sim'; None takes ``set_backend``'s, else where the arrays live.
-        fuse (bool): join neighbouring loops where no element crosses iterations, run independent ones side by side in one
-            kernel, and the whole kernel as one block of threads where its loops are small.
+        fuse (bool): join loops where no element crosses iterations, and run independent or small ones as one kernel or block.
         fastmath (bool): let floats be reordered and approximated.
-        block_size (int | None): threads a block on CUDA, 1 to 1024; None lets qgraph choose, and with ``fuse`` choose one
-            block.
+        block_size (int | None): threads a block on CUDA, 1 to 1024; None lets qgraph choose, with ``fuse`` one block too.
         bounds_check (bool): look at every index; one that is out of bounds ends the kernel, and the call, or the next that
             waits, raises ``BoundsError``. ``QGRAPH_BOUNDS_CHECK=1`` turns it on for a process.
         conditional (str): 'auto' runs device loops on the device where it can, 'device' insists, 'host' never does.

@@ -8,7 +8,7 @@ operations/                      one record for each operation that bodies have
 ir/                              the records that one stage hands to the next
 nodes/                           the kinds of nodes that are neither kernels nor conditional
 frontend/  lowering/  runtime/   the stages, which never meet; the folders inside each have an order, below
-checking/, random/, kernel, ...  every other module of the package itself
+checking/, hosts/, kernel, ...   every other module of the package itself
 __init__, __main__
 """
 
@@ -117,7 +117,7 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    above = ("checking", "explaining", "profiling", "random", "watching")
+    above = ("checking", "explaining", "hosts", "profiling", "random", "watching")
     placed = {(), ("compat",), *((folder,) for folder in (*above, *BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 
@@ -172,6 +172,9 @@ DOCUMENTED = {"_fields", "_replace", "_fields_", "_getframe", "_is_gil_enabled",
 OURS = {
     ("bound_kernel", "kernel"),
     ("bound_kernel", "self._kernel"),
+    *((f"hosts.{module}", "kernel") for module in ("gradients", "jax_calls", "meaning", "torch_ops", "traced")),
+    ("hosts.gradients", "kernel._vjp"),
+    ("hosts.jax_calls", "site.kernel"),
     ("lowering.numba_backend.cpu", "typing"),
     ("lowering.numba_backend.cuda", "typing"),
     *(("watching.watch", each) for each in ("kernel", "self._watched")),

@@ -75,6 +75,8 @@ def test_what_is_bound_belongs_to_its_process():
 
 
 @pytest.mark.needs("compiler")
+# JAX, where it was imported, warns of it.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_processes_get_kernels_as_arguments(method):
     with multiprocessing.get_context(method).Pool(1) as pool:

@@ -113,6 +113,12 @@ class LengthOfOne(ArgumentError):  # noqa: N818 - told as what it is of
     """Arrays have lengths that differ, and one of them is perhaps 1: the kernel is compiled for the extents that are."""
 
 
+class TracedArray(ArgumentError):  # noqa: N818 - told as what it is of
+    """An array that a compiler of another library, torch or jax, follows through the program: it has no memory."""
+
+    library = ""
+
+
 def is_csr(cls: type) -> bool:
     """Whether it is SciPy's or CuPy's class of sparse matrices that keep their rows (CSR)."""
     names, homes = ("csr_matrix", "csr_array"), ("scipy.sparse", "cupyx.scipy.sparse")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -19,6 +18,8 @@ import numpy
 from qgraph.compat.cpython import pointer_in
 from qgraph.compat.framework_streams import cupy_stream_function, torch_stream
 from qgraph.errors import ArgumentError
+from qgraph.ir.argument_types import TracedArray
+from qgraph.runtime.arguments.gradient_warning import grad_warning
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver.native import may_look
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
@@ -272,30 +273,24 @@ def _refusing(found: str, hint: str) -> Adopter:
     return adopter
 
 
+def _traced(library: str) -> Adopter:
+    """What stands in the place of an adopter for arrays of which a call becomes an operation: see ``hosts``."""
+
+    def adopter(_value: Any, path: str) -> ArrayView:
+        found = f"argument `{path}`: it is a tracer of {library}, not an array"
+        error = TracedArray(found, hint="call the kernel itself there, or this outside what is traced")
+        error.library = library
+        raise error
+
+    return adopter
+
+
 # --- qgraph, PyTorch, CuPy, JAX, Warp ----------------------------------------------------------------------------------------
 
 
 def _adopt_own(value: Any, path: str) -> ArrayView:
     view: ArrayView = value.__qgraph_view__()
     return view
-
-
-class _Once:
-    """Says a warning the first time only."""
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-        self._said = False
-
-    def say(self) -> None:
-        if not self._said:
-            self._said = True
-            warnings.warn(self._message, UserWarning, stacklevel=2)
-
-
-_grad_warning = _Once(
-    "a tensor with requires_grad was passed to a qgraph kernel: its elements are used, but no gradient flows through the kernel"
-)
 
 
 def _adopt_torch(value: Any, path: str) -> ArrayView:
@@ -306,8 +301,8 @@ def _adopt_torch(value: Any, path: str) -> ArrayView:
         refuse(path, f"it is a sparse tensor ({value.layout})", "pass its index and value tensors, or x.to_dense()")
     if value.is_neg() or value.is_conj():
         refuse(path, "it is a lazily conjugated or negated view", "pass x.resolve_conj().resolve_neg()")
-    if value.requires_grad:
-        _grad_warning.say()
+    if value.requires_grad and sys.modules["torch"].is_grad_enabled():
+        grad_warning.say()
     if value.is_cuda:
         itemsize = dtype.itemsize
         strides = tuple([stride * itemsize for stride in value.stride()])
@@ -470,12 +465,14 @@ _BY_NAME: dict[tuple[str, str], Adopter] = {
     ("numpy", "MaskedArray"): _refusing("it is a masked array", "pass x.data and, if the kernel needs it, x.mask"),
     ("numpy", "matrix"): _refusing("it is a numpy.matrix, which indexes unlike an array", "pass numpy.asarray(x)"),
     ("numpy", "ndarray"): _adopt_numpy,
+    ("torch", "FakeTensor"): _traced("torch"),
+    ("torch", "FunctionalTensor"): _traced("torch"),
     ("torch", "Tensor"): _adopt_torch,
     ("cupy", "ndarray"): _adopt_cupy,
     ("warp", "array"): _adopt_warp,
     ("jaxlib", "ArrayImpl"): _adopt_jax,
     ("jax", "ArrayImpl"): _adopt_jax,
-    ("jax", "Tracer"): _refusing("it is a JAX tracer, not an array", "call the kernel outside jax.jit"),
+    ("jax", "Tracer"): _traced("jax"),
 }
 
 _STREAMS: dict[tuple[str, str], Callable[[Any], StreamFinder | None]] = {

@@ -13,6 +13,7 @@ import pytest
 
 from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
+from qgraph.ir.argument_types import TracedArray
 from qgraph.runtime.arguments.array_adapters import adopt, current_stream, stream_finder, watch_of
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.stream import library_streams
@@ -161,7 +162,7 @@ def test_strides_of_c_order():
         ({"typestr": "<V2"}, ("not supported",)),
         ({"typestr": "|O8"}, ("Python objects",)),
         ({"typestr": ">f4"}, ("byte order",)),
-        ({"typestr": "bfloat16"}, ("typestr", "bfloat16")),
+        ({"typestr": "bfloat16"}, ("bfloat16",)),
         ({"data": (4097, False)}, ("not aligned",)),
         ({"strides": (17, 4)}, ("not aligned",)),
     ],
@@ -320,6 +321,7 @@ class Parameter(Tensor):
 def torch(monkeypatch):
     module = types.ModuleType("torch")
     module.strided = "strided"
+    module.is_grad_enabled = lambda: True
     module._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 1000 + device)
     monkeypatch.setitem(sys.modules, "torch", module)
     return module
@@ -352,13 +354,25 @@ def test_refused_tensors(torch):
 def test_requires_grad_warns_once(torch, monkeypatch):
     from qgraph.runtime.arguments import array_adapters as module
 
-    monkeypatch.setattr(module._grad_warning, "_said", False)
+    monkeypatch.setattr(module.grad_warning, "_said", False)
     value = Tensor(np.zeros(4), requires_grad=True)
     with pytest.warns(UserWarning, match="no gradient"):
         view(value)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         view(value)
+        monkeypatch.setattr(module.grad_warning, "_said", False)
+        torch.is_grad_enabled = lambda: False
+        view(value)
+
+
+def test_tracers_have_no_memory():
+    """What a compiler follows through the program is told apart by its class, and refused where it is no call."""
+    for library, name in (("torch", "FakeTensor"), ("torch", "FunctionalTensor"), ("jax", "Tracer")):
+        made = type(name, (), {"__module__": f"{library}._src.core"})
+        with pytest.raises(TracedArray, match=f"argument `x`: it is a tracer of {library}, not an array") as caught:
+            view(type("Derived", (made,), {"__module__": f"{library}.else"})())
+        assert caught.value.library == library
 
 
 # --- libraries that are installed ---------------------------------------------------------------------------------------
