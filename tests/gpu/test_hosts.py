@@ -43,6 +43,7 @@ def torch():
 def jax():
     # Otherwise it takes three quarters of the device's memory.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ["QGRAPH_JAX_ON_GPU"] = "1"
     module = pytest.importorskip("jax")
     if all(device.platform == "cpu" for device in module.devices()):
         pytest.skip("JAX without CUDA")
