@@ -395,8 +395,10 @@ def test_it_is_read_while_the_loop_runs(rig: Any) -> None:
     with qgraph.watch(kernel, show=False) as seen:
         early: list[int] = []
 
+        ended = threading.Event()
+
         def look() -> None:
-            while not early:
+            while not early and not ended.is_set():
                 history = seen.history
                 if len(history) > 2:
                     early.append(int(history["iteration"][-1]))
@@ -405,6 +407,7 @@ def test_it_is_read_while_the_loop_runs(rig: Any) -> None:
         thread = threading.Thread(target=look)
         thread.start()
         ran = kernel(np.zeros(3), flag, most)
+        ended.set()
         thread.join()
     assert 8 * 3 <= early[0] <= ran < most
 
