@@ -406,9 +406,11 @@ def test_it_is_read_while_the_loop_runs(rig: Any) -> None:
 
         thread = threading.Thread(target=look)
         thread.start()
-        ran = kernel(np.zeros(3), flag, most)
-        ended.set()
-        thread.join()
+        try:
+            ran = kernel(np.zeros(3), flag, most)
+        finally:
+            ended.set()
+            thread.join()
     assert 8 * 3 <= early[0] <= ran < most
 
 
