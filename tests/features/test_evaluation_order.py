@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
@@ -34,6 +35,18 @@ def stores(y):
 def adds(y):
     qgraph.atomic_add(y, (0, 0), 1)
     return stores(y)
+
+
+@numba.njit
+def compiled(y):
+    """Of Numba's: nobody looks into it."""
+    y[0, 0] += 1
+    return 7
+
+
+@qgraph.func
+def by_a_compiled_one(y):
+    return compiled(y)
 
 
 @qgraph.func
@@ -105,6 +118,22 @@ def new_array(x, y):
     x[:] = t
 
 
+def operand_of_numbas(x, y):
+    x[:] = y + compiled(y)
+
+
+def operand_of_numbas_behind_a_computed_one(x, y):
+    x[:] = y * 2 + compiled(y)
+
+
+def operand_by_a_func(x, y):
+    x[:] = y * 2 + by_a_compiled_one(y)
+
+
+def part_by_numbas(x, y):
+    y[y[0, 0] % 2 :, 0] = compiled(y)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -122,6 +151,10 @@ def new_array(x, y):
         operand_behind_a_computed_one,
         operand_in_a_sum,
         new_array,
+        operand_of_numbas,
+        operand_of_numbas_behind_a_computed_one,
+        operand_by_a_func,
+        part_by_numbas,
     ],
 )
 def test_calls_change_nothing_that_was_computed_before(check, function):

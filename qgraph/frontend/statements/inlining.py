@@ -19,7 +19,7 @@ from qgraph.frontend.names.foreign_calls import refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.region import Region, callee, calls_func, is_inlined, is_parallel_loop, made_array
+from qgraph.frontend.statements.region import Region, callee, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
 from qgraph.frontend.statements.returns import (
     falls_through,
     fields_of,
@@ -185,22 +185,24 @@ def bounds_call(region: Region, found: LoopCall) -> bool:
     )
 
 
-def evaluated(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
+def evaluated(region: Region, scope: Scope, node: ast.expr, *, among_arrays: bool = False) -> ast.expr:
     """``node`` in which calls of funcs that have kernel-level loops, or give tuples, have been made: names of their results.
 
     So are new arrays that an expression makes on its way, but for ``np.zeros(n)`` and its kin at the top: a name is theirs.
+    ``among_arrays``: it is part of a statement of whole arrays, where opaque calls are made before, once.
     """
     if isinstance(node, ast.Call) and made_array(scope, node) is not None:
         return evaluated_arguments(region, scope, node)
-    if not has_calls(region, scope, node) or host_expression(region.unit, scope, node) is not None:
+    among_arrays = (among_arrays or rank(scope, node) > 0) and any(is_opaque(scope, child) for child in ast.walk(node))
+    if not (among_arrays or has_calls(region, scope, node)) or host_expression(region.unit, scope, node) is not None:
         return node
     result: ast.expr = _Calls(region, scope).visit(copied(node))
     return result
 
 
 def evaluated_array(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``node`` as ``evaluated``; what it makes at the top gets a name, too."""
-    node = evaluated(region, scope, node)
+    """``node`` as ``evaluated``, in a statement of whole arrays; what it makes at the top gets a name, too."""
+    node = evaluated(region, scope, node, among_arrays=True)
     return node if made_array(scope, node) is None else _Calls(region, scope).array(node)
 
 
@@ -274,7 +276,9 @@ class _Calls(ast.NodeTransformer):
         if not _is_made(self._region, self._scope, node):
             self.arguments(node)
             # What is called may be given an array only now that the calls in it have been made.
-            return self.visit_Call(node) if _is_made(self._region, self._scope, node) else node
+            if _is_made(self._region, self._scope, node):
+                return self.visit_Call(node)
+            return self._kept(node) if is_opaque(self._scope, node) else node
         found = callee(self._scope, node)
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
@@ -284,6 +288,12 @@ class _Calls(ast.NodeTransformer):
             )
         name = self._name("call", node)
         self._scope.names[name] = result
+        return _load(name, node)
+
+    def _kept(self, node: ast.Call) -> ast.expr:
+        """A name for what an opaque call gives."""
+        name = self._name("kept", node)
+        self._region.run(self._scope).assign(self._scope, name, node)
         return _load(name, node)
 
     def arguments(self, node: ast.Call) -> None:
@@ -424,7 +434,8 @@ class _Calls(ast.NodeTransformer):
     def before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
         """One of ``in_order``, with what comes behind it."""
         value = evaluated(self._region, self._scope, node) if named else self.visit(node)
-        if any(has_calls(self._region, self._scope, later) for later in rest) and not self._is_part(value, rest):
+        follows = any(has_calls(self._region, self._scope, later) for later in rest)
+        if (follows or calls_func(self._region.unit, self._scope, *rest)) and not self._is_part(value, rest):
             return held(self._region, self._scope, value)
         return value
 

@@ -222,9 +222,15 @@ def is_inlined(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
 
 
 def calls_func(unit: ProgramBuilder, scope: Scope, *nodes: ast.expr) -> bool:
-    """Whether one of ``nodes`` has a call in it that is inlined, and may change arrays."""
+    """Whether one of ``nodes`` has a call in it that may change arrays: one that is inlined, or opaque."""
     calls = (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Call))
-    return any(is_inlined(unit, scope, call) for call in calls)
+    return any(is_inlined(unit, scope, call) or is_opaque(scope, call) for call in calls)
+
+
+def is_opaque(scope: Scope, node: ast.AST) -> bool:
+    """Whether a call is of a function that Numba has compiled: it may change what it is given, and nobody looks into it."""
+    bound = quietly_static(scope, node.func) if isinstance(node, ast.Call) else None
+    return isinstance(bound, Value) and hasattr(bound.value, "py_func")
 
 
 def _stores(scope: Scope, node: ast.Call, calling: tuple[Func, ...]) -> bool:
@@ -237,14 +243,13 @@ def _stores(scope: Scope, node: ast.Call, calling: tuple[Func, ...]) -> bool:
     for child in ast.walk(source.tree):
         if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store):
             return True
-        if isinstance(child, ast.Call) and (_is_atomic(inner, child) or _stores(inner, child, (*calling, found[0]))):
+        if not isinstance(child, ast.Call):
+            continue
+        bound = quietly_static(inner, child.func)
+        is_atomic = isinstance(bound, Value) and is_one_of(bound.value, language.ATOMICS)
+        if is_atomic or is_opaque(inner, child) or _stores(inner, child, (*calling, found[0])):
             return True
     return False
-
-
-def _is_atomic(scope: Scope, node: ast.Call) -> bool:
-    bound = quietly_static(scope, node.func)
-    return isinstance(bound, Value) and is_one_of(bound.value, language.ATOMICS)
 
 
 def _parameters(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Binding]:
