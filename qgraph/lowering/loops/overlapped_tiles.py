@@ -34,7 +34,7 @@ from qgraph.ir.program import (
 from qgraph.ir.trees import load, parsed
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen.generated_names import place_at, walk
-from qgraph.lowering.loops.block_codegen import BlockCode, shared_bytes
+from qgraph.lowering.loops.block_codegen import BlockCode
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stencils, stencils_of
 from qgraph.lowering.loops.tile_codegen import TileCode
@@ -55,6 +55,8 @@ BLOCK_TILES = ((64, 128), (64, 96), (64, 64), (32, 64))
 BLOCK_HALO = 8
 BLOCK_ROWS = 8
 BLOCK_LANES = 32
+# The most bytes that a thread keeps in registers.
+BLOCK_HELD = 400
 BLOCK_LARGE = 1 << 25
 
 
@@ -125,12 +127,12 @@ class _Tiler:
         if self._shared is None:
             return TileCode(*given, TILE, (HALO,) * AXES)
         halo = stencils.halo(sweeps)
-        sizes = [np.dtype(self._arrays[leaf].dtype).itemsize for leaf, *_ in stencils.leaves.values()]
         for extents in BLOCK_TILES:
             tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
-            if min(tile) > 0 and shared_bytes(sizes, extents) <= self._shared:
-                return BlockCode(*given, tile, halo, rows=BLOCK_ROWS, lanes=BLOCK_LANES)
-        raise NotTiled(f"tiles of its {len(sizes)} arrays do not fit into shared memory")
+            code = BlockCode(*given, tile, halo, rows=BLOCK_ROWS, lanes=BLOCK_LANES, held=BLOCK_HELD)
+            if min(tile) > 0 and code.used <= self._shared:
+                return code
+        raise NotTiled(f"tiles of its {len(stencils.leaves)} arrays do not fit into shared memory")
 
     def _host(self, source: str, loop: Loop, text: str) -> str:
         name = f"_tiles{len(self.host_values)}"

@@ -43,6 +43,10 @@ class TileCode:
     @property
     def note(self) -> str:
         """What the plan says of it."""
+        return self._extent_note
+
+    @property
+    def _extent_note(self) -> str:
         tile, halo, reach = (
             " by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo), dict.fromkeys(self.stencils.reach))
         )
