@@ -87,7 +87,7 @@ class BlockCode(TileCode):
     def names(self) -> dict[str, object]:
         """The globals of ``body``."""
         types = {element_type(key): np.dtype(self.arrays[name].dtype) for key, (name, *_) in self.stencils.leaves.items()}
-        functions = {sweep_name(number): self._function(stage) for number, stage in enumerate(self.stencils.stages)}
+        functions = {sweep_name(number): self._function(number, stage) for number, stage in enumerate(self.stencils.stages)}
         if isinstance(self.registers, RegisterTile):
             functions |= self.registers.names()
         return {**BUILTINS, **types, **functions}
@@ -181,7 +181,7 @@ class BlockCode(TileCode):
         call = f"{sweep_name(number)}({', '.join(given)})"
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
-    def _function(self, stage: Stage) -> Function:
+    def _function(self, number: int, stage: Stage) -> Function:
         """What a thread does of a loop in a tile: rows from ``_low0`` on are dealt out, so all threads but a few have as many.
 
         The last of them begins where it has as many, too, and leaves the stores of rows of others to those.
