@@ -54,6 +54,12 @@ class BlockCode(TileCode):
         return tile
 
     @property
+    def kept(self) -> int:
+        """Bytes that a thread keeps in registers from sweep to sweep."""
+        found = self.registers
+        return found.held if isinstance(found, RegisterTile) else 0
+
+    @property
     def note(self) -> str:
         """What the plan says of it."""
         found = self.registers

@@ -76,9 +76,13 @@ class RegisterTile:
             _refuse_stage(stage)
         if any(self._dtype(key) == np.float16 for key in self._stencils.leaves):
             raise NotInRegisters("elements are float16")
-        held = sum(self._dtype(key).itemsize for key in self._kept) * self.rows * self.columns
-        if held > most:
-            raise NotInRegisters(f"a thread would hold {held} bytes, and {most} are the most")
+        if self.held > most:
+            raise NotInRegisters(f"a thread would hold {self.held} bytes, and {most} are the most")
+
+    @property
+    def held(self) -> int:
+        """Bytes that a thread keeps from sweep to sweep."""
+        return sum(self._dtype(key).itemsize for key in self._kept) * self.rows * self.columns
 
     def _dtype(self, key: str) -> np.dtype[Any]:
         return np.dtype(self.code.arrays[self._stencils.leaves[key][0]].dtype)

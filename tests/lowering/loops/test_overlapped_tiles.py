@@ -28,6 +28,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(overlapped_tiles, "BLOCK_ROWS", 4)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_LANES", 8)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_HELD", 1 << 12)
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_HELD_ALONE", 1 << 12)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_LARGE", 0)
 
 

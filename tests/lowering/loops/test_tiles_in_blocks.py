@@ -19,7 +19,7 @@ SHAPE = (45, 63)
 def small_tiles(monkeypatch):
     """Blocks of a few threads with tiles of a few elements, for arrays of any size."""
     sizes = {"TILE": (8, 12), "HALO": 4, "LARGE": 0, "FEW": 0}
-    blocks = {"TILES": ((16, 20),), "HALO": 4, "ROWS": 4, "LANES": 4, "LARGE": 0}
+    blocks = {"TILES": ((16, 20),), "HALO": 4, "ROWS": 4, "LANES": 4, "LARGE": 0, "HELD_ALONE": 400}
     for name, value in (sizes | {f"BLOCK_{name}": value for name, value in blocks.items()}).items():
         monkeypatch.setattr(overlapped_tiles, name, value)
 
@@ -186,7 +186,7 @@ def wide(u, v, n):
 def test_registers(rig, small_tiles, monkeypatch, function):
     """Tiles that lie inside keep what they own in registers, from sweep to sweep."""
     halo, extents = (12, (32, 40)) if function is wide else (6, (20, 24))
-    for name, value in {"TILES": (extents,), "HALO": halo, "HELD": 1 << 12, "LANES": 8}.items():
+    for name, value in {"TILES": (extents,), "HALO": halo, "HELD": 1 << 12, "HELD_ALONE": 1 << 12, "LANES": 8}.items():
         monkeypatch.setattr(overlapped_tiles, f"BLOCK_{name}", value)
     kernel = rig.kernel(function, fuse=True)
     arrays = [np.random.default_rng(k).integers(0, 1000, (52, 64)) for k in range(2 if function is wide else 3)]
@@ -326,6 +326,25 @@ def test_tiles_are_as_large_as_shared_memory_allows(dtype, tile):
     arrays = [np.zeros((9, 9), dtype) for _ in range(4)]
     plan = str(qgraph.kernel(fuse=True)(many).plan(*arrays, 100))
     assert f"tiles of {tile} elements with a halo of 8" in plan
+
+
+def three(a, b, c, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, a.shape[0] - 1), (1, a.shape[1] - 1)):
+            b[i, j] += a[i - 1, j]
+            c[i, j] += a[i, j + 1]
+        for i, j in qgraph.ndrange((1, a.shape[0] - 1), (1, a.shape[1] - 1)):
+            a[i, j] += b[i, j] - c[i, j]
+
+
+@pytest.mark.needs("compiler")
+def test_threads_that_fill_a_multiprocessor_are_one_block():
+    """A thread with three arrays of 32 elements in registers has a hundred of these."""
+    arrays = [np.zeros((9, 9), np.float32) for _ in range(3)]
+    kernel = qgraph.kernel(fuse=True)(three)
+    assert "tiles of 112 by 112 elements with a halo of 8" in str(kernel.plan(*arrays, 100))
+    texts = [text for key, text in kernel.ptx(*arrays, 100).items() if "_tiles" in key]
+    assert all(".maxntid 512" in text and ".local" not in text for text in texts)
 
 
 @pytest.mark.needs("compiler")
