@@ -58,6 +58,7 @@ BUILTINS = {
     "_quotient": intrinsics.quotient,
     "_remainder": intrinsics.remainder,
     "_assume_u32": intrinsics.assume_u32,
+    "_unfused": intrinsics.unfused,
 }
 
 
