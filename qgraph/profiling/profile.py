@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qgraph.errors import BackendError
-from qgraph.ir.profile_places import CAPACITY, COUNT, HEAD, Place
+from qgraph.ir.profile_places import CAPACITY, COUNT, END, HEAD, TOTALS, Place
 from qgraph.source import Span
-from qgraph.specialisation import LastLaunch
+from qgraph.specialisation import LastLaunch, Specialisation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ class Row:
         spans: where it is written.
         depth: in how many loops and branches it is.
         count: how often it ran; of a loop, its iterations.
-        total: from the end of what ran before it to its own end, in all; with what is inside.
+        total: from its begin to that of what ran after it, in all; with what is inside.
         moved: bytes of memory that one run of a parallel loop loads and stores, as ``explain`` counts them; None where that is
             not known.
     """
@@ -180,16 +180,23 @@ def profile_of(
     name: str,
     source: tuple[str, int, int],
     result: Any,
-    launched: LastLaunch,
-    places: Sequence[Place],
+    ran: Specialisation,
     words: np.ndarray,
     moved: Mapping[Span, int],
 ) -> Profile:
-    """The profile of a call that left ``words`` (``qgraph.ir.profile_places``) behind; loops have ``moved`` so many bytes."""
+    """The profile of a call of ``ran`` that left ``words`` (``qgraph.ir.profile_places``) behind.
+
+    Loops have ``moved`` so many bytes of memory.
+    """
+    plan, launched = ran.plan, ran.launched
+    assert launched is not None
+    kinds = (plan.program, plan.timed)
+    # Of the graph, or of the one block that may take its place: what ran has stamps.
+    places = next((each.places for each in kinds if each is not None and _counted(each.places, words)), ())
     placed = tuple(_placed(places, 0))
     rows = tuple(_row(place, depth, words, moved) for place, depth in placed)
     total = sum(row.total for row in rows if row.depth == 0)
-    return Profile(name, source, result, launched, total, rows, tuple(_slices([place for place, _ in placed], words)))
+    return Profile(name, source, result, launched, total, rows, tuple(_slices(places, words)))
 
 
 def _text(span: Span) -> str:
@@ -199,42 +206,80 @@ def _text(span: Span) -> str:
 def _placed(places: Sequence[Place], depth: int) -> Iterator[tuple[Place, int]]:
     for place in places:
         yield place, depth
-        for _, inside in place.bodies:
-            yield from _placed(inside, depth + 1)
+        yield from _placed(tuple(place.inside), depth + 1)
+
+
+def _counted(places: Sequence[Place], words: np.ndarray) -> int:
+    return sum(int(words[TOTALS + 2 * number]) for place in places for number in place.stamps)
 
 
 def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int]) -> Row:
-    counted = place.bodies[0][0] if place.kind == "loop" else place.end
-    total = sum(int(words[HEAD + 2 * number + 1]) for number in place.stamps)
+    count = sum(int(words[TOTALS + 2 * number]) for number in place.counts)
+    total = sum(int(words[TOTALS + 1 + 2 * number]) for number in place.stamps)
     known = place.kind == "task" and all(span in moved for span in place.spans)
     mine = sum(moved[span] for span in place.spans) if known else None
-    return Row(place.kind, place.spans, depth, int(words[HEAD + 2 * counted]), total, mine)
+    return Row(place.kind, (*place.spans, *place.also), depth, count, total, mine)
+
+
+# --- slices -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Open:
+    """A statement that runs: since when, and of a loop which iteration, and since when that."""
+
+    row: int
+    start: int
+    # Whether the stamp that it began with was kept.
+    whole: bool
+    iteration: int = -1
+    began: int = 0
+
+    def close(self, now: int) -> Iterator[Slice]:
+        """The slices of the iteration and of the statement, which end now."""
+        if self.iteration >= 0 and (self.whole or self.iteration):
+            yield Slice(self.row, self.iteration, self.began, now)
+        if self.whole:
+            yield Slice(self.row, None, self.start, now)
 
 
 def _slices(places: Sequence[Place], words: np.ndarray) -> Iterator[Slice]:
-    """What lies between the stamps that were kept, each of which ends what it belongs to, or begins an iteration."""
-    count, kept = int(words[COUNT]), words[-2 * CAPACITY :].reshape(CAPACITY, 2)
+    """What lies between the stamps that were kept: each ends what is not around it, and begins what is."""
+    count, kept = int(words[COUNT]), words[HEAD:TOTALS].reshape(CAPACITY, 2)
     wrapped = count > CAPACITY
     kept = np.roll(kept, -(count % CAPACITY), axis=0) if wrapped else kept[:count]
-    ends = {place.end: row for row, place in enumerate(places)}
-    begins = {number: row for row, place in enumerate(places) for number, _ in place.bodies}
-    # Of each loop or branch that was entered: when, when its iteration began, and which one that is.
-    entered: dict[int, tuple[int, int, int]] = {}
-    zero = before = int(kept[0, 1])
-    for number, time in kept[1:].tolist():
-        if number in begins:
-            row = begins[number]
-            start, began, iteration = entered.get(row, (before, before, -1))
-            if iteration >= 0:
-                yield Slice(row, iteration, began - zero, before - zero)
-            entered[row] = start, before, iteration + 1
-        elif number in ends:
-            row = ends[number]
-            is_task = places[row].kind == "task"
-            start, began, iteration = entered.pop(row, (before, before, -1))
-            if iteration >= 0 and places[row].kind == "loop":
-                yield Slice(row, iteration, began - zero, before - zero)
-            # Where the ring went round, a loop may have been entered before what is left of it.
-            if is_task or iteration >= 0 or not wrapped:
-                yield Slice(row, None, start - zero, time - zero)
-        before = time
+    placed = [place for place, _ in _placed(places, 0)]
+    around, loops = _around(places)
+    zero = int(kept[0, 1]) if len(kept) else 0
+    running: list[_Open] = []
+    for position, (number, time) in enumerate(kept.tolist()):
+        now, path = time - zero, around.get(number, ())
+        same = 0
+        while same < min(len(path), len(running)) and running[same].row == path[same]:
+            row = placed[path[same]]
+            if row.kind == "task" or number in row.enters:
+                break
+            same += 1
+        for each in reversed(running[same:]):
+            yield from each.close(now)
+        whole = position > 0 or not wrapped
+        running[same:] = [_Open(row, now, whole) for row in path[same:]]
+        for each in running:
+            if each.row in loops.get(number, ()):
+                if each.iteration >= 0 and (each.whole or each.iteration):
+                    yield Slice(each.row, each.iteration, each.began, now)
+                each.iteration, each.began = each.iteration + 1, now
+        assert number != END or not running
+
+
+def _around(places: Sequence[Place]) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """By stamp: the rows around it, the outermost first, and those of which it begins an iteration."""
+    around: dict[int, tuple[int, ...]] = {}
+    loops: dict[int, tuple[int, ...]] = {}
+    path: list[int] = []
+    for row, (place, depth) in enumerate(_placed(places, 0)):
+        path = [*path[:depth], row]
+        around |= dict.fromkeys(place.own, tuple(path))
+        if place.kind == "loop":
+            loops |= {number: (*loops.get(number, ()), row) for number in place.counts}
+    return around, loops
