@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qgraph.errors import BackendError
+from qgraph.ir.plan import GraphPlan
 from qgraph.ir.profile_places import CAPACITY, COUNT, END, HEAD, TOTALS, Place
+from qgraph.ir.program import Loop
 from qgraph.source import Span
 from qgraph.specialisation import LastLaunch, Specialisation
 
@@ -34,6 +36,8 @@ class Row:
         total: from its begin to that of what ran after it, in all; with what is inside.
         moved: bytes of memory that one run of a parallel loop loads and stores, as ``explain`` counts them; None where that is
             not known.
+        form: how a loop ran: unrolled, in tiles, in one block and so on, or why not; empty for anything else. Of a loop in
+            tiles two passes over memory are one iteration, and a row of their own each.
     """
 
     kind: str
@@ -42,6 +46,7 @@ class Row:
     count: int
     total: int
     moved: int | None = None
+    form: str = ""
 
     @property
     def bandwidth(self) -> float | None:
@@ -104,6 +109,7 @@ class Profile:
                 "total": row.total,
                 "mean": row.mean,
                 "bytes": row.moved,
+                "form": row.form,
                 "share": self._share(row),
             }
             for row in self.rows
@@ -166,6 +172,7 @@ class Profile:
             code = linecache.getline(file, number).rstrip()
             lines += [f"{here[0]}  {number:4d}  {code}".rstrip(), *(f"{more}  {number:4d}" for more in here[1:])]
         lines += [f"{self._numbers(row)}  {row.spans[0].file}:{_text(row.spans[0])}" for row in others]
+        lines += [f"line {row.spans[0].line}: {row.form}" for row in self.rows if row.form]
         return "\n".join(lines)
 
     def _share(self, row: Row) -> float:
@@ -190,11 +197,11 @@ def profile_of(
     """
     plan, launched = ran.plan, ran.launched
     assert launched is not None
-    kinds = (plan.program, plan.timed)
-    # Of the graph, or of the one block that may take its place: what ran has stamps.
-    places = next((each.places for each in kinds if each is not None and _counted(each.places, words)), ())
-    placed = tuple(_placed(places, 0))
-    rows = tuple(_row(place, depth, words, moved) for place, depth in placed)
+    # Of the one block that may take the place of the graph: what ran has stamps.
+    in_block = plan.timed is not None and _counted(plan.timed.places, words) > 0
+    places = plan.timed.places if plan.timed is not None and in_block else plan.program.places
+    forms = _forms(plan, in_block=in_block, on_cpu=launched.path == "cpu")
+    rows = tuple(_row(place, depth, words, moved, forms) for place, depth in _placed(places, 0))
     total = sum(row.total for row in rows if row.depth == 0)
     return Profile(name, source, result, launched, total, rows, tuple(_slices(places, words)))
 
@@ -213,12 +220,25 @@ def _counted(places: Sequence[Place], words: np.ndarray) -> int:
     return sum(int(words[TOTALS + 2 * number]) for place in places for number in place.stamps)
 
 
-def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int]) -> Row:
+def _forms(plan: GraphPlan, *, in_block: bool, on_cpu: bool) -> dict[Span, str]:
+    """By the place of a device loop: how it ran, in the words of the plan."""
+    found: dict[Span, dict[str, None]] = {}
+    for node in plan.nodes:
+        loop = node.control
+        if isinstance(loop, Loop):
+            tiled = loop.label.partition(", ")[2] if loop.times > 1 else ""
+            told = (tiled, loop.note, "in one block of threads" if in_block else "" if on_cpu else node.note)
+            found.setdefault(node.span, {}).update(dict.fromkeys(filter(None, told)))
+    return {span: "; ".join(told) for span, told in found.items()}
+
+
+def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int], forms: Mapping[Span, str]) -> Row:
     count = sum(int(words[TOTALS + 2 * number]) for number in place.counts)
     total = sum(int(words[TOTALS + 1 + 2 * number]) for number in place.stamps)
     known = place.kind == "task" and all(span in moved for span in place.spans)
     mine = sum(moved[span] for span in place.spans) if known else None
-    return Row(place.kind, (*place.spans, *place.also), depth, count, total, mine)
+    form = forms.get(place.spans[0], "") if place.kind == "loop" else ""
+    return Row(place.kind, (*place.spans, *place.also), depth, count, total, mine, form)
 
 
 # --- slices -------------------------------------------------------------------------------------------------------------

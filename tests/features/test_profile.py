@@ -244,3 +244,31 @@ def test_every_form_has_exact_counts(rig: Any, options: dict[str, bool]) -> None
     iterations = [each.iteration for each in profile.slices if each.row == mine and each.iteration is not None]
     assert iterations == [*range(7)]
     assert {each.row for each in profile.slices} == set(range(len(profile.rows)))
+
+
+def products(a: Any, x: Any, y: Any, n: int) -> None:
+    for _ in qgraph.serial(range(n)):
+        y[:] = a @ x
+        for i in range(x.shape[0]):
+            x[i] = y[i] / 8.0
+
+
+@pytest.mark.parametrize("n", [1, 3, 21])
+def test_nodes_that_are_no_kernels_in_several_iterations_a_turn(rig: Any, n: int) -> None:
+    pytest.importorskip("torch" if rig.backend == "cuda" else "scipy")
+    profile, _ = profiled(rig, products, np.eye(4) * 8.0, np.arange(4.0), np.zeros(4), n)
+    assert [(row.kind, row.count) for row in profile.rows] == [("loop", n), ("task", n), ("task", n)]
+    lie_in_each_other(profile)
+
+
+def test_the_form_of_each_loop(rig: Any) -> None:
+    x = np.zeros(rig.size(300))
+    given = [rig.device(x.copy()) for _ in range(3)]
+    profile = rig.kernel(in_many_forms).profile(*given, 5, 7)
+    forms = [row.form for row in profile.rows if row.kind == "loop"]
+    if rig.backend != "cpu":
+        assert forms[0].startswith("unrolled")
+        assert forms[1].startswith("not unrolled: there is a loop")
+        assert f": {forms[2]}" in str(profile)
+    assert [row["form"] for row in profile.to_dict()["rows"] if row["kind"] == "loop"] == forms
+    assert not any(row.form for row in profile.rows if row.kind != "loop")
