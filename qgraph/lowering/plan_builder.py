@@ -25,6 +25,7 @@ from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
 from qgraph.lowering.graph.single_block import consider_one_block
+from qgraph.lowering.graph.telling import tell_apart
 from qgraph.lowering.instrumentation.early_exits import with_early_exits
 from qgraph.lowering.instrumentation.stamped_kernels import with_stamped_kernels
 from qgraph.lowering.instrumentation.stamps import with_stamps
@@ -67,7 +68,7 @@ def build_plan(
     if fuse and not bounds_check and (shared is not None or not as_graph):
         program = tile_loops(program, shared)
     if as_graph:
-        program = repeat_bodies(program)
+        program = repeat_bodies(tell_apart(program))
     elif timed:
         program = with_stamps(program)
     builder = _Builder(program)

@@ -167,6 +167,63 @@ def of_vectors(v: Any, n: int) -> None:
         qgraph.progress(t, v[0, 1])
 
 
+def sweeping(u: Any, v: Any, n: int) -> None:
+    for t in qgraph.serial(range(n)):
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+        u, v = v, u
+        qgraph.progress(t, u[2], every=16)
+
+
+def sweeping_from_three(u: Any, v: Any, n: int) -> None:
+    for _ in qgraph.serial(range(2)):
+        for t in qgraph.serial(range(3, n)):
+            for i in range(1, u.shape[0] - 1):
+                v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+            for i in range(1, u.shape[0] - 1):
+                u[i] = 0.5 * v[i]
+            qgraph.progress(t + 1, v[1] - u[1], every=10)
+
+
+def sweeping_by_twos(u: Any, v: Any, n: int) -> None:
+    for t in qgraph.serial(range(1, n, 2)):
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+        u, v = v, u
+        qgraph.progress(t, u[1], every=9)
+
+
+def told_first(u: Any, v: Any, n: int, m: int) -> None:
+    for t in qgraph.serial(range(m, n)):
+        qgraph.progress(t, u[1], every=8)
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+        u, v = v, u
+
+
+def of_a_sum(u: Any, v: Any, n: int) -> float:
+    total = 0.0
+    for t in qgraph.serial(range(n)):
+        total = 0.0
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+            total += v[i]
+        u, v = v, u
+        qgraph.progress(t, total, every=12)
+    return total
+
+
+def told_as_asked(x: Any, n: int, often: qgraph.Static) -> None:
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        qgraph.progress(t, x[0], every=2 * often - 1)
+
+
+def _rows(count: int) -> tuple[Any, Any]:
+    return np.arange(float(count)) ** 2, np.arange(float(count)) ** 2
+
+
 CASES: dict[str, tuple[Any, Any]] = {
     "raising": (raising, lambda: (np.zeros(3), 4)),
     "at constants": (at_constants, lambda: (np.arange(4.0),)),
@@ -183,6 +240,12 @@ CASES: dict[str, tuple[Any, Any]] = {
     "counted": (counted, lambda: (np.arange(5.0), 11)),
     "no iteration": (counted, lambda: (np.arange(5.0), 0)),
     "do-while": (repeated, lambda: (np.arange(5), np.array([3]))),
+    "sweeping": (sweeping, lambda: (*_rows(7), 150)),
+    "sweeping from 3": (sweeping_from_three, lambda: (*_rows(5), 75)),
+    "sweeping by twos": (sweeping_by_twos, lambda: (*_rows(5), 140)),
+    "told first": (told_first, lambda: (*_rows(5), 90, 2)),
+    "of a sum": (of_a_sum, lambda: (*_rows(5), 75)),
+    "as asked": (told_as_asked, lambda: (np.zeros(3), 20, 2)),
     "of one thread": (of_one_thread, lambda: (np.ones(1), 0.01)),
     "in a func": (in_a_func, lambda: (np.ones(4), 5)),
 }
