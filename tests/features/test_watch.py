@@ -7,8 +7,11 @@ import dataclasses
 import inspect
 import linecache
 import math
+import re
+import sys
 import textwrap
 import threading
+import types
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ import pytest
 import qgraph
 from qgraph.operations.progress_ring import ITERATION, ROWS, RUN, WORDS, publish
 from qgraph.watching import watch as module
-from qgraph.watching.display import curve
+from qgraph.watching.display import curve, heights, in_notebook, svg_curve
 from qgraph.watching.rings import Ring
 from qgraph.watching.watched_kernel import WatchedKernel
 
@@ -626,3 +629,48 @@ def test_each_block_still_finishes_the_reduction() -> None:
     for each in (kernel, told):
         (loop,) = each.plan(np.ones(8), 0.1).unrolled
         assert (loop.handed is not None) == (each is kernel)
+
+
+@pytest.mark.needs("host_arrays")
+def test_the_output_of_a_cell_is_drawn_anew(rig: Any, capsys: Any) -> None:
+    shells = pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
+    published = pytest.importorskip("IPython.core.displaypub").CapturingDisplayPublisher()
+    shell = shells.InteractiveShell.instance()
+    try:
+        shell.display_pub = published
+        shell.user_ns |= {"kernel": rig.kernel(halving), "x": np.ones(4)}
+        assert shell.run_cell("import qgraph\nwith qgraph.watch(kernel) as seen:\n    kernel(x, 1e-3)\n").success
+    finally:
+        shells.InteractiveShell.clear_instance()
+    first, *others = published.outputs
+    assert not first.get("update")
+    assert all(each["update"] and each["transient"] == first["transient"] for each in others)
+    text = published.outputs[-1]["data"]["text/html"]
+    assert "<td>10</td><td>9.766e-04</td>" in text
+    # The logarithms of halves lie on a line.
+    points = re.search('points="([^"]*)"', text)
+    assert points is not None
+    pairs = [tuple(map(float, each.split(","))) for each in points[1].split()]
+    assert len(pairs) == 10
+    steps = np.diff(np.array(pairs), axis=0)
+    assert (steps[:, 0] > 0).all()
+    np.testing.assert_allclose(steps[:, 1], steps[0, 1], atol=0.11)
+    assert steps[0, 1] > 0
+    assert capsys.readouterr().out == ""
+
+
+def test_curves_of_what_is_no_number() -> None:
+    assert heights([]).tolist() == []
+    assert np.isnan(heights([np.nan, np.inf])).all()
+    np.testing.assert_allclose(heights([1.0, np.nan, 100.0, 10.0]), [0.0, np.nan, 1.0, 0.5])
+    np.testing.assert_allclose(heights([-1.0, 1.0, 0.0]), [0.0, 1.0, 0.5])
+    assert heights([3.0, 3.0]).tolist() == [0.0, 0.0]
+    assert svg_curve([1.0, np.nan, 2.0, 3.0]).count("<polyline") == 2
+    assert "<polyline" not in svg_curve([])
+
+
+@pytest.mark.parametrize("ancestors", [("TerminalInteractiveShell",), ("ZMQInteractiveShell",), ()])
+def test_where_a_cell_is(monkeypatch: Any, ancestors: tuple[str, ...]) -> None:
+    shell = type(ancestors[0], (), {})() if ancestors else None
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    assert in_notebook() == (ancestors == ("ZMQInteractiveShell",))
