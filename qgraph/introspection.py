@@ -226,7 +226,7 @@ class Introspection(Generic[Parameters, Result]):
         """Call the kernel with the clock read between its tasks: the time of each, and of device loops their iterations.
 
         The call does what a call does, on the arguments themselves. It is compiled apart: the first one warms up.
-        Tasks run one after another, and each stamp takes time of its own.
+        Tasks run one after another. On CUDA each kernel notes when it begins, behind its wait for the one before it.
 
         Raises:
             CudaError: a stream is being captured into a graph: nothing ran.
@@ -250,7 +250,7 @@ class Introspection(Generic[Parameters, Result]):
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
         costs = (cost for each in self.explain(*args, **kwargs).costs.values() for cost in each)
         moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}
-        return profile_of(self._source.name, source, result, ran.launched, ran.plan.program.places, to_numpy(words), moved)
+        return profile_of(self._source.name, source, result, ran, to_numpy(words), moved)
 
     def vjp(self, function: Function) -> Function:
         """Mark a function, or a kernel, as the gradients of this kernel: its vector-Jacobian product.

@@ -210,7 +210,7 @@ def progress(iteration: int, residual: float, every: int = 1) -> None:
     Args:
         iteration: an integer.
         residual: a real number, told as float64.
-        every: a constant: only iterations that are multiples of it are told.
+        every: a constant, a ``Static`` argument, or an expression of these: only iterations that are multiples of it are told.
 
     Raises:
         ArgumentError: ``every`` is less than 1.

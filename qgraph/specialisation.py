@@ -208,6 +208,7 @@ class Variant:
                 bounds_check=options.bounds_check,
                 as_graph=self.backend != "cpu",
                 shared=self._shared,
+                timed=self._profiles,
             )
 
     @property
@@ -234,9 +235,9 @@ class Variant:
             program = build_program(*given, fuse=fuse, checks_indices=checks, rings=self._rings)
         if not self._profiles:
             return program
-        from qgraph.lowering.instrumentation.stamps import with_stamps
+        from qgraph.lowering.instrumentation.stamps import with_words
 
-        return with_stamps(program)
+        return with_words(program)
 
     @property
     def holds(self) -> Callable[[], bool]:

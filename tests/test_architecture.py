@@ -172,7 +172,7 @@ DOCUMENTED = {"_fields", "_replace", "_fields_", "_getframe", "_is_gil_enabled",
 OURS = {
     ("bound_kernel", "kernel"),
     ("bound_kernel", "self._kernel"),
-    *((f"hosts.{module}", "kernel") for module in ("gradients", "jax_calls", "meaning", "torch_ops", "traced")),
+    *((f"hosts.{module}", "kernel") for module in ("gradients", "jax_calls", "meaning", "ranges", "torch_ops", "traced")),
     ("hosts.gradients", "kernel._vjp"),
     ("hosts.jax_calls", "site.kernel"),
     ("lowering.numba_backend.cpu", "typing"),

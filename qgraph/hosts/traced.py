@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from qgraph.compat.torch_dynamo import looked_into
+from qgraph.hosts.ranges import in_range
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -40,5 +41,5 @@ def _call_in_dynamo(kernel: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def for_dynamo(call: Function) -> Function:
-    """``call``, a ``__call__`` of kernels, with what ``torch.compile`` reads in its place. Nothing else sees a difference."""
-    return looked_into(call, _call_in_dynamo)
+    """``call``, a ``__call__`` of kernels, with what ``torch.compile`` reads in its place, and in a range if asked."""
+    return looked_into(in_range(call), _call_in_dynamo)

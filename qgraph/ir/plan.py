@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from qgraph.ir import drawing
+from qgraph.ir.profile_places import WORDS
 from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeRecord, Program, Task, effects_of
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, HandedOn, Unrolling
 from qgraph.operations.intrinsics import LINE_WORDS
@@ -41,6 +42,7 @@ class Node:
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
     next, or as ``counted`` or ``handed`` says, and ``arrays`` what its names stand for; ``note`` says so, or why not.
+    In a profile one thread of the kernel notes the time as ``stamp``, behind the wait for earlier kernels, where that is not 0.
     Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
     where nodes live in a graph, and elsewhere the kernel of the task.
     """
@@ -63,6 +65,7 @@ class Node:
     counted: CountedUnroll | None = None
     handed: HandedOn | None = None
     note: str = ""
+    stamp: int = 0
 
     @property
     def title(self) -> str:
@@ -81,7 +84,8 @@ class Node:
             return control_effects(self.control)
         if self.what is not None:
             return self.what.touched
-        return functools.reduce(operator.or_, (task.effects for task in self.tasks), Effects())
+        stamps = Effects(frozenset({WORDS}), frozenset({WORDS})) if self.stamp else Effects()
+        return functools.reduce(operator.or_, (task.effects for task in self.tasks), stamps)
 
     @property
     def decision(self) -> Task | None:
@@ -168,6 +172,8 @@ class GraphPlan:
     one_block: OneBlock | None = None
     # Of two tasks that touch one array without an order: their names, and what each does there.
     apart: tuple[IndependentSections, ...] = ()
+    # Of a profile: the program as one block runs it.
+    timed: Program | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -8,38 +8,61 @@ from typing import Literal
 
 from qgraph.source import Span
 
-# The array that a profiled kernel returns besides all else, of int64. First how many stamps there were, and when the last one
-# was; then, for each place in the program with a stamp, how often it was there, and how long after the stamp before it in all;
-# then the stamps themselves, (number, time), of which the last ``CAPACITY`` are kept. Times are nanoseconds.
+# The array that a profiled kernel returns besides all else, of int64. First how many stamps there were, when the last one was,
+# and its number; then the stamps themselves, (number, time), of which the last ``CAPACITY`` are kept; then, for each number,
+# how often that stamp was, and how long the next one came after it in all. Times are nanoseconds.
 WORDS = "_profile"
-COUNT, LAST, HEAD = 0, 1, 2
+COUNT, LAST, BEFORE, HEAD = 0, 1, 2, 4
 # A power of two.
 CAPACITY = 1 << 16
+TOTALS = HEAD + 2 * CAPACITY
+# The number that stands for the time before the first stamp, and that of the last stamp of all.
+NOTHING, END = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A statement of a profiled program. Stamps have numbers, which say where they stand.
+    """A statement of a profiled program, or several that are one kernel. Stamps have numbers, which say where they stand.
 
     Attributes:
         kind: a ``task``, or what is no kernel but runs as one; a device ``loop``, a ``branch``.
-        label: what it is called in print.
-        spans: where it is written: several where loops were joined.
-        end: the stamp behind it.
-        bodies: for each part that is in it, the stamp that it begins with, and the statements in it.
+        spans: where it is written: several where statements share a kernel.
+        enters: the stamps before it; none where a kernel before it enters the loop, too.
+        counts: the stamps that are as often as a task or branch ran, or as a loop had iterations: each begins one.
+        own: all stamps behind which its time is spent, but for those of what is in it.
+        bodies: for each part that is in it, the statements there.
+        also: where statements between loops are written that the same kernel runs.
     """
 
     kind: Literal["task", "loop", "branch"]
-    label: str
     spans: tuple[Span, ...]
-    end: int
-    bodies: tuple[tuple[int, tuple[Place, ...]], ...] = ()
+    enters: tuple[int, ...]
+    counts: tuple[int, ...]
+    own: tuple[int, ...]
+    bodies: tuple[tuple[Place, ...], ...] = ()
+    also: tuple[Span, ...] = ()
+
+    @property
+    def inside(self) -> Iterator[Place]:
+        """The places in its parts."""
+        for places in self.bodies:
+            yield from places
 
     @property
     def stamps(self) -> Iterator[int]:
-        """All stamps in it, and the one behind it: the time since the one before each is spent here."""
-        yield self.end
-        for begin, places in self.bodies:
-            yield begin
-            for place in places:
-                yield from place.stamps
+        """All stamps in it: the time from each to the next one is spent here."""
+        yield from self.own
+        for place in self.inside:
+            yield from place.stamps
+
+
+def begins(places: tuple[Place, ...]) -> tuple[int, ...]:
+    """The stamps of which one is the first in a run of these statements."""
+    return (places[0].enters or places[0].counts) if places else ()
+
+
+def joined(turns: Place, rest: Place) -> Place:
+    """The place of a loop that runs as two: several iterations a turn, then those that are left."""
+    inside = {place.own: place for place in (*rest.inside, *turns.inside)}
+    counts, own = (tuple(dict.fromkeys((*getattr(turns, name), *getattr(rest, name)))) for name in ("counts", "own"))
+    return Place("loop", turns.spans, turns.enters, counts, own, (tuple(inside.values()),))

@@ -209,6 +209,8 @@ class Task:
     plain: Task | None = field(default=None, compare=False)
     # Where a block of threads does each iteration.
     block: BlockShape | None = None
+    # Of a task in a counted loop that only tells the progress: of how many iterations one is told.
+    every: int = 0
 
     @property
     def on_device(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +32,8 @@ class CountedUnroll:
         period: how many copies that takes; 1 where none changes places. The plain graph has so many.
         whole: how many copies a turn has on large grids, where none of them has nothing to do.
         few: how many it has there for the iterations that are left then, 1 to ``whole``, and anywhere if there are few.
+        told: nodes that tell the progress of some iterations, and do nothing else: the number by which each calls the first
+            iteration, and of which numbers it tells the multiples. Copies in which none is due do not have it.
     """
 
     node: int
@@ -40,6 +44,7 @@ class CountedUnroll:
     period: int
     whole: int
     few: int
+    told: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,19 @@ class Unrolling:
         }
         first = self.first_counted + sum(counts[each] for each in _FORMS[: _FORMS.index(form)])
         return range(first, first + counts[form])
+
+    def copies_of(self, index: int, form: Form) -> Sequence[int]:
+        """The numbers of the copies of node ``index`` of a counted loop in one of its graphs."""
+        assert self.counted is not None
+        numbers = self.counted_numbers(form)
+        if index == self.counted.node:
+            return numbers[:1]
+        for node, first, every in self.counted.told:
+            if node == index:
+                # A turn begins when others have ended, of so many copies each.
+                before = (self.counted.whole, self.counted.few) if form == "large" else (len(numbers),)
+                return [number for number in numbers if (first + number - numbers.start) % math.gcd(every, *before) == 0]
+        return numbers
 
     @property
     def end(self) -> int:

@@ -25,7 +25,10 @@ from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
 from qgraph.lowering.graph.single_block import consider_one_block
+from qgraph.lowering.graph.telling import tell_apart
 from qgraph.lowering.instrumentation.early_exits import with_early_exits
+from qgraph.lowering.instrumentation.stamped_kernels import with_stamped_kernels
+from qgraph.lowering.instrumentation.stamps import with_stamps
 from qgraph.lowering.loops.overlapped_tiles import tile_loops
 from qgraph.lowering.loops.repeated_bodies import repeat_bodies
 from qgraph.nodes.allocation import lifetimes, planned
@@ -46,13 +49,14 @@ def build_plan(
     bounds_check: bool = False,
     as_graph: bool = True,
     shared: int | None = None,
+    timed: bool = False,
 ) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included.
 
     ``fuse``: independent loops share a kernel. ``one_block``: the plan says whether all of it may run as one block.
     ``bounds_check``: indices are looked at, in a program that was built to check them. ``as_graph``: it will be a graph, in
     which a turn of a loop costs as much as a few nodes. ``shared``: bytes of shared memory that a block of threads may have on
-    CUDA, where blocks have the shapes that loops like best.
+    CUDA, where blocks have the shapes that loops like best. ``timed``: it reads the clock (``with_words``).
     """
     # Checks first: where one fails, the iteration ends.
     if bounds_check:
@@ -64,7 +68,9 @@ def build_plan(
     if fuse and not bounds_check and (shared is not None or not as_graph):
         program = tile_loops(program, shared)
     if as_graph:
-        program = repeat_bodies(program)
+        program = repeat_bodies(tell_apart(program))
+    elif timed:
+        program = with_stamps(program)
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(
@@ -76,8 +82,11 @@ def build_plan(
     )
     # Fills first: what is no kernel takes no statements. Joins last: they stand between nodes, whatever kind those are.
     plan = fold_statements(replace(plan, nodes=tuple(_marked(program, node) for node in plan.nodes)))
-    plan = jam_notes(lane_notes(unroll_loops(add_joins(put_side_by_side(plan) if fuse else plan))))
-    return consider_one_block(plan) if one_block else plan
+    plan = put_side_by_side(plan) if fuse else plan
+    block = consider_one_block(plan).one_block if one_block else None
+    if timed and as_graph:
+        plan = with_stamped_kernels(plan)
+    return replace(jam_notes(lane_notes(unroll_loops(add_joins(plan)))), one_block=block)
 
 
 def _marked(program: Program, node: Node) -> Node:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qgraph.errors import BackendError
-from qgraph.ir.profile_places import CAPACITY, COUNT, HEAD, Place
+from qgraph.ir.plan import GraphPlan
+from qgraph.ir.profile_places import CAPACITY, COUNT, END, HEAD, TOTALS, Place
+from qgraph.ir.program import Loop
 from qgraph.source import Span
-from qgraph.specialisation import LastLaunch
+from qgraph.specialisation import LastLaunch, Specialisation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,9 +33,11 @@ class Row:
         spans: where it is written.
         depth: in how many loops and branches it is.
         count: how often it ran; of a loop, its iterations.
-        total: from the end of what ran before it to its own end, in all; with what is inside.
+        total: from its begin to that of what ran after it, in all; with what is inside.
         moved: bytes of memory that one run of a parallel loop loads and stores, as ``explain`` counts them; None where that is
             not known.
+        form: how a loop ran: unrolled, in tiles, in one block and so on, or why not; empty for anything else. Of a loop in
+            tiles two passes over memory are one iteration, and a row of their own each.
     """
 
     kind: str
@@ -42,6 +46,7 @@ class Row:
     count: int
     total: int
     moved: int | None = None
+    form: str = ""
 
     @property
     def bandwidth(self) -> float | None:
@@ -104,6 +109,7 @@ class Profile:
                 "total": row.total,
                 "mean": row.mean,
                 "bytes": row.moved,
+                "form": row.form,
                 "share": self._share(row),
             }
             for row in self.rows
@@ -166,6 +172,7 @@ class Profile:
             code = linecache.getline(file, number).rstrip()
             lines += [f"{here[0]}  {number:4d}  {code}".rstrip(), *(f"{more}  {number:4d}" for more in here[1:])]
         lines += [f"{self._numbers(row)}  {row.spans[0].file}:{_text(row.spans[0])}" for row in others]
+        lines += [f"line {row.spans[0].line}: {row.form}" for row in self.rows if row.form]
         return "\n".join(lines)
 
     def _share(self, row: Row) -> float:
@@ -180,16 +187,23 @@ def profile_of(
     name: str,
     source: tuple[str, int, int],
     result: Any,
-    launched: LastLaunch,
-    places: Sequence[Place],
+    ran: Specialisation,
     words: np.ndarray,
     moved: Mapping[Span, int],
 ) -> Profile:
-    """The profile of a call that left ``words`` (``qgraph.ir.profile_places``) behind; loops have ``moved`` so many bytes."""
-    placed = tuple(_placed(places, 0))
-    rows = tuple(_row(place, depth, words, moved) for place, depth in placed)
+    """The profile of a call of ``ran`` that left ``words`` (``qgraph.ir.profile_places``) behind.
+
+    Loops have ``moved`` so many bytes of memory.
+    """
+    plan, launched = ran.plan, ran.launched
+    assert launched is not None
+    # Of the one block that may take the place of the graph: what ran has stamps.
+    in_block = plan.timed is not None and _counted(plan.timed.places, words) > 0
+    places = plan.timed.places if plan.timed is not None and in_block else plan.program.places
+    forms = _forms(plan, in_block=in_block, on_cpu=launched.path == "cpu")
+    rows = tuple(_row(place, depth, words, moved, forms) for place, depth in _placed(places, 0))
     total = sum(row.total for row in rows if row.depth == 0)
-    return Profile(name, source, result, launched, total, rows, tuple(_slices([place for place, _ in placed], words)))
+    return Profile(name, source, result, launched, total, rows, tuple(_slices(places, words)))
 
 
 def _text(span: Span) -> str:
@@ -199,42 +213,93 @@ def _text(span: Span) -> str:
 def _placed(places: Sequence[Place], depth: int) -> Iterator[tuple[Place, int]]:
     for place in places:
         yield place, depth
-        for _, inside in place.bodies:
-            yield from _placed(inside, depth + 1)
+        yield from _placed(tuple(place.inside), depth + 1)
 
 
-def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int]) -> Row:
-    counted = place.bodies[0][0] if place.kind == "loop" else place.end
-    total = sum(int(words[HEAD + 2 * number + 1]) for number in place.stamps)
+def _counted(places: Sequence[Place], words: np.ndarray) -> int:
+    return sum(int(words[TOTALS + 2 * number]) for place in places for number in place.stamps)
+
+
+def _forms(plan: GraphPlan, *, in_block: bool, on_cpu: bool) -> dict[Span, str]:
+    """By the place of a device loop: how it ran, in the words of the plan."""
+    found: dict[Span, dict[str, None]] = {}
+    for node in plan.nodes:
+        loop = node.control
+        if isinstance(loop, Loop):
+            tiled = loop.label.partition(", ")[2] if loop.times > 1 else ""
+            told = (tiled, loop.note, "in one block of threads" if in_block else "" if on_cpu else node.note)
+            found.setdefault(node.span, {}).update(dict.fromkeys(filter(None, told)))
+    return {span: "; ".join(told) for span, told in found.items()}
+
+
+def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int], forms: Mapping[Span, str]) -> Row:
+    count = sum(int(words[TOTALS + 2 * number]) for number in place.counts)
+    total = sum(int(words[TOTALS + 1 + 2 * number]) for number in place.stamps)
     known = place.kind == "task" and all(span in moved for span in place.spans)
     mine = sum(moved[span] for span in place.spans) if known else None
-    return Row(place.kind, place.spans, depth, int(words[HEAD + 2 * counted]), total, mine)
+    form = forms.get(place.spans[0], "") if place.kind == "loop" else ""
+    return Row(place.kind, (*place.spans, *place.also), depth, count, total, mine, form)
+
+
+# --- slices -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Open:
+    """A statement that runs: since when, and of a loop which iteration, and since when that."""
+
+    row: int
+    start: int
+    # Whether the stamp that it began with was kept.
+    whole: bool
+    iteration: int = -1
+    began: int = 0
+
+    def close(self, now: int) -> Iterator[Slice]:
+        """The slices of the iteration and of the statement, which end now."""
+        if self.iteration >= 0 and (self.whole or self.iteration):
+            yield Slice(self.row, self.iteration, self.began, now)
+        if self.whole:
+            yield Slice(self.row, None, self.start, now)
 
 
 def _slices(places: Sequence[Place], words: np.ndarray) -> Iterator[Slice]:
-    """What lies between the stamps that were kept, each of which ends what it belongs to, or begins an iteration."""
-    count, kept = int(words[COUNT]), words[-2 * CAPACITY :].reshape(CAPACITY, 2)
+    """What lies between the stamps that were kept: each ends what is not around it, and begins what is."""
+    count, kept = int(words[COUNT]), words[HEAD:TOTALS].reshape(CAPACITY, 2)
     wrapped = count > CAPACITY
     kept = np.roll(kept, -(count % CAPACITY), axis=0) if wrapped else kept[:count]
-    ends = {place.end: row for row, place in enumerate(places)}
-    begins = {number: row for row, place in enumerate(places) for number, _ in place.bodies}
-    # Of each loop or branch that was entered: when, when its iteration began, and which one that is.
-    entered: dict[int, tuple[int, int, int]] = {}
-    zero = before = int(kept[0, 1])
-    for number, time in kept[1:].tolist():
-        if number in begins:
-            row = begins[number]
-            start, began, iteration = entered.get(row, (before, before, -1))
-            if iteration >= 0:
-                yield Slice(row, iteration, began - zero, before - zero)
-            entered[row] = start, before, iteration + 1
-        elif number in ends:
-            row = ends[number]
-            is_task = places[row].kind == "task"
-            start, began, iteration = entered.pop(row, (before, before, -1))
-            if iteration >= 0 and places[row].kind == "loop":
-                yield Slice(row, iteration, began - zero, before - zero)
-            # Where the ring went round, a loop may have been entered before what is left of it.
-            if is_task or iteration >= 0 or not wrapped:
-                yield Slice(row, None, start - zero, time - zero)
-        before = time
+    placed = [place for place, _ in _placed(places, 0)]
+    around, loops = _around(places)
+    zero = int(kept[0, 1]) if len(kept) else 0
+    running: list[_Open] = []
+    for position, (number, time) in enumerate(kept.tolist()):
+        now, path = time - zero, around.get(number, ())
+        same = 0
+        while same < min(len(path), len(running)) and running[same].row == path[same]:
+            row = placed[path[same]]
+            if row.kind == "task" or number in row.enters:
+                break
+            same += 1
+        for each in reversed(running[same:]):
+            yield from each.close(now)
+        whole = position > 0 or not wrapped
+        running[same:] = [_Open(row, now, whole) for row in path[same:]]
+        for each in running:
+            if each.row in loops.get(number, ()):
+                if each.iteration >= 0 and (each.whole or each.iteration):
+                    yield Slice(each.row, each.iteration, each.began, now)
+                each.iteration, each.began = each.iteration + 1, now
+        assert number != END or not running
+
+
+def _around(places: Sequence[Place]) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """By stamp: the rows around it, the outermost first, and those of which it begins an iteration."""
+    around: dict[int, tuple[int, ...]] = {}
+    loops: dict[int, tuple[int, ...]] = {}
+    path: list[int] = []
+    for row, (place, depth) in enumerate(_placed(places, 0)):
+        path = [*path[:depth], row]
+        around |= dict.fromkeys(place.own, tuple(path))
+        if place.kind == "loop":
+            loops |= {number: (*loops.get(number, ()), row) for number in place.counts}
+    return around, loops

@@ -1,7 +1,8 @@
-"""What is shown of a watched kernel: a curve for each place in a terminal, or a line now and then."""
+"""What is shown of a watched kernel: a curve for each place in a terminal or a notebook, or a line now and then."""
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 import time
@@ -14,6 +15,8 @@ import numpy as np
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 32
+# The width, the height and the margin of a curve in a notebook.
+_SVG = (320, 48, 4)
 _JUST_NOW = 0.2
 
 
@@ -73,17 +76,41 @@ class Places:
                 place.take(mine[mine["run"] == run])
 
 
+def heights(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The values from 0 for the least to 1 for the largest, by their logarithms where all are positive; else nan."""
+    found = np.asarray(values, np.float64)
+    finite = np.isfinite(found)
+    if not finite.any():
+        return np.full(len(found), np.nan)
+    found = np.where(finite, found, np.nan)
+    if np.nanmin(found) > 0:
+        found = np.log10(found)
+    low, high = np.nanmin(found), np.nanmax(found)
+    scaled: np.ndarray = (found - low) / (high - low if high > low else 1.0)
+    return scaled
+
+
 def curve(values: Sequence[float]) -> str:
     """At most ``_WIDTH`` bars, the highest for the largest value; what is no number is a space."""
     found = np.asarray(values, np.float64)
     if len(found) > _WIDTH:
         found = found[np.linspace(0, len(found) - 1, _WIDTH).round().astype(int)]
-    finite = np.isfinite(found)
-    if finite.any() and (found[finite] > 0).all():
-        found = np.where(finite, np.log10(np.where(finite, found, 1.0)), found)
-    low, high = (found[finite].min(), found[finite].max()) if finite.any() else (0.0, 0.0)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((value - low) * scale)] if good else " " for value, good in zip(found, finite, strict=True))
+    return "".join(" " if math.isnan(height) else _BARS[round(height * (len(_BARS) - 1))] for height in heights(found).tolist())
+
+
+def svg_curve(values: Sequence[float]) -> str:
+    """The same as a line in an SVG picture, which has a gap where there is no number."""
+    wide, high, edge = _SVG
+    points: list[list[str]] = [[]]
+    for number, height in enumerate(heights(values).tolist()):
+        if math.isnan(height):
+            points.append([])
+            continue
+        across = edge + (wide - 2 * edge) * number / max(len(values) - 1, 1)
+        points[-1].append(f"{across:.1f},{high - edge - (high - 2 * edge) * height:.1f}")
+    style = 'fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round"'
+    lines = "".join(f'<polyline points="{" ".join(part)}" {style}/>' for part in points if part)
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" role="img">{lines}</svg>'
 
 
 class Display(ABC):
@@ -161,8 +188,52 @@ class Picture(Display):
         self._live.stop()
 
 
+class Notebook(Display):
+    """A table with a curve for each place, in the output of a cell, drawn anew."""
+
+    between = 0.2
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # The output, when there is one.
+        self._output: Any = None
+
+    def compiling(self) -> None:
+        """A call compiles, and that takes long."""
+        self._put("compiling")
+
+    def _draw(self) -> None:
+        heads = ("line", "run", "iteration", "residual", "a second", "")
+        rows = [
+            (str(line), str(place.run), f"{place.iteration:,}", f"{place.residual:.3e}", place.rate, svg_curve(place.residuals))
+            for line, place in self._places.by_line.items()
+        ]
+        cells = "".join(f"<tr>{''.join(f'<td>{each}</td>' for each in row)}</tr>" for row in rows)
+        self._put(f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{cells}</table>")
+
+    def _put(self, inside: str) -> None:
+        from IPython.display import HTML
+        from IPython.display import display as show
+
+        shown = HTML(f"<div><b>{html.escape(self._name)}</b> {inside}</div>")
+        if self._output is None:
+            self._output = show(shown, display_id=True)
+        else:
+            self._output.update(shown)
+
+
+def in_notebook() -> bool:
+    """Whether the output is that of a cell: IPython runs, and not in a terminal."""
+    if "IPython" not in sys.modules:
+        return False
+    shell = sys.modules["IPython"].get_ipython()
+    return shell is not None and all(each.__name__ != "TerminalInteractiveShell" for each in type(shell).__mro__)
+
+
 def display(name: str) -> Display:
-    """What shows the progress of kernel ``name`` on the standard output as it is now."""
+    """What shows the progress of kernel ``name`` in the cell of a notebook, or on the standard output as it is now."""
+    if in_notebook():
+        return Notebook(name)
     if not sys.stdout.isatty():
         return Lines(name)
     try:

@@ -39,8 +39,8 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
 
     Args:
         kernel: what is watched.
-        show: whether to draw it: a curve where the output is a terminal (with rich, if that is installed), else a line now and
-            then.
+        show: whether to draw it: curves where the output is a terminal (with rich, if that is installed) or the cell of a
+            notebook, else a line now and then.
 
     Attributes:
         lost: how many rows were written over before the host read them: there is room for 4,096, read 50 times a second.

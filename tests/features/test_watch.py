@@ -7,9 +7,12 @@ import dataclasses
 import inspect
 import linecache
 import math
+import re
+import sys
 import textwrap
 import threading
 import time
+import types
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ import pytest
 import qgraph
 from qgraph.operations.progress_ring import ITERATION, ROWS, RUN, WORDS, publish
 from qgraph.watching import watch as module
-from qgraph.watching.display import curve
+from qgraph.watching.display import curve, heights, in_notebook, svg_curve
 from qgraph.watching.rings import Ring
 from qgraph.watching.watched_kernel import WatchedKernel
 
@@ -168,6 +171,63 @@ def of_vectors(v: Any, n: int) -> None:
         qgraph.progress(t, v[0, 1])
 
 
+def sweeping(u: Any, v: Any, n: int) -> None:
+    for t in qgraph.serial(range(n)):
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+        u, v = v, u
+        qgraph.progress(t, u[2], every=16)
+
+
+def sweeping_from_three(u: Any, v: Any, n: int) -> None:
+    for _ in qgraph.serial(range(2)):
+        for t in qgraph.serial(range(3, n)):
+            for i in range(1, u.shape[0] - 1):
+                v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+            for i in range(1, u.shape[0] - 1):
+                u[i] = 0.5 * v[i]
+            qgraph.progress(t + 1, v[1] - u[1], every=10)
+
+
+def sweeping_by_twos(u: Any, v: Any, n: int) -> None:
+    for t in qgraph.serial(range(1, n, 2)):
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+        u, v = v, u
+        qgraph.progress(t, u[1], every=9)
+
+
+def told_first(u: Any, v: Any, n: int, m: int) -> None:
+    for t in qgraph.serial(range(m, n)):
+        qgraph.progress(t, u[1], every=8)
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+        u, v = v, u
+
+
+def of_a_sum(u: Any, v: Any, n: int) -> float:
+    total = 0.0
+    for t in qgraph.serial(range(n)):
+        total = 0.0
+        for i in range(1, u.shape[0] - 1):
+            v[i] = 0.25 * u[i - 1] + 0.5 * u[i] + 0.25 * u[i + 1]
+            total += v[i]
+        u, v = v, u
+        qgraph.progress(t, total, every=12)
+    return total
+
+
+def told_as_asked(x: Any, n: int, often: qgraph.Static) -> None:
+    for t in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        qgraph.progress(t, x[0], every=2 * often - 1)
+
+
+def _rows(count: int) -> tuple[Any, Any]:
+    return np.arange(float(count)) ** 2, np.arange(float(count)) ** 2
+
+
 CASES: dict[str, tuple[Any, Any]] = {
     "raising": (raising, lambda: (np.zeros(3), 4)),
     "at constants": (at_constants, lambda: (np.arange(4.0),)),
@@ -184,6 +244,12 @@ CASES: dict[str, tuple[Any, Any]] = {
     "counted": (counted, lambda: (np.arange(5.0), 11)),
     "no iteration": (counted, lambda: (np.arange(5.0), 0)),
     "do-while": (repeated, lambda: (np.arange(5), np.array([3]))),
+    "sweeping": (sweeping, lambda: (*_rows(7), 150)),
+    "sweeping from 3": (sweeping_from_three, lambda: (*_rows(5), 75)),
+    "sweeping by twos": (sweeping_by_twos, lambda: (*_rows(5), 140)),
+    "told first": (told_first, lambda: (*_rows(5), 90, 2)),
+    "of a sum": (of_a_sum, lambda: (*_rows(5), 75)),
+    "as asked": (told_as_asked, lambda: (np.zeros(3), 20, 2)),
     "of one thread": (of_one_thread, lambda: (np.ones(1), 0.01)),
     "in a func": (in_a_func, lambda: (np.ones(4), 5)),
 }
@@ -566,3 +632,48 @@ def test_each_block_still_finishes_the_reduction() -> None:
     for each in (kernel, told):
         (loop,) = each.plan(np.ones(8), 0.1).unrolled
         assert (loop.handed is not None) == (each is kernel)
+
+
+@pytest.mark.needs("host_arrays")
+def test_the_output_of_a_cell_is_drawn_anew(rig: Any, capsys: Any) -> None:
+    shells = pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
+    published = pytest.importorskip("IPython.core.displaypub").CapturingDisplayPublisher()
+    shell = shells.InteractiveShell.instance()
+    try:
+        shell.display_pub = published
+        shell.user_ns |= {"kernel": rig.kernel(halving), "x": np.ones(4)}
+        assert shell.run_cell("import qgraph\nwith qgraph.watch(kernel) as seen:\n    kernel(x, 1e-3)\n").success
+    finally:
+        shells.InteractiveShell.clear_instance()
+    first, *others = published.outputs
+    assert not first.get("update")
+    assert all(each["update"] and each["transient"] == first["transient"] for each in others)
+    text = published.outputs[-1]["data"]["text/html"]
+    assert "<td>10</td><td>9.766e-04</td>" in text
+    # The logarithms of halves lie on a line.
+    points = re.search('points="([^"]*)"', text)
+    assert points is not None
+    pairs = [tuple(map(float, each.split(","))) for each in points[1].split()]
+    assert len(pairs) == 10
+    steps = np.diff(np.array(pairs), axis=0)
+    assert (steps[:, 0] > 0).all()
+    np.testing.assert_allclose(steps[:, 1], steps[0, 1], atol=0.11)
+    assert steps[0, 1] > 0
+    assert capsys.readouterr().out == ""
+
+
+def test_curves_of_what_is_no_number() -> None:
+    assert heights([]).tolist() == []
+    assert np.isnan(heights([np.nan, np.inf])).all()
+    np.testing.assert_allclose(heights([1.0, np.nan, 100.0, 10.0]), [0.0, np.nan, 1.0, 0.5])
+    np.testing.assert_allclose(heights([-1.0, 1.0, 0.0]), [0.0, 1.0, 0.5])
+    assert heights([3.0, 3.0]).tolist() == [0.0, 0.0]
+    assert svg_curve([1.0, np.nan, 2.0, 3.0]).count("<polyline") == 2
+    assert "<polyline" not in svg_curve([])
+
+
+@pytest.mark.parametrize("ancestors", [("TerminalInteractiveShell",), ("ZMQInteractiveShell",), ()])
+def test_where_a_cell_is(monkeypatch: Any, ancestors: tuple[str, ...]) -> None:
+    shell = type(ancestors[0], (), {})() if ancestors else None
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    assert in_notebook() == (ancestors == ("ZMQInteractiveShell",))

@@ -8,7 +8,7 @@ from tests.processes import agrees_on_the_simulator
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("part", ["histories", "bound_and_copied", "memory"])
+@pytest.mark.parametrize("part", ["histories", "counted_loops", "bound_and_copied", "memory"])
 def test_rows_on_the_played_driver(part):
     pytest.importorskip("cuda.bindings")
     agrees_on_the_simulator("tests.runtime.watched_on_simulator", part)

@@ -11,6 +11,7 @@ import pytest
 
 import qgraph
 from qgraph.runtime.driver import driver
+from qgraph.runtime.executors import unrolled
 from tests import played_driver
 from tests.features.test_watch import CASES, expected, halving
 
@@ -23,29 +24,40 @@ NAMES = (
     *("halving a grid", "every third", "told before", "nested"),
     *("counted", "do-while", "of one thread", "in a func"),
 )
+COUNTED = ("sweeping", "sweeping from 3", "sweeping by twos", "told first", "of a sum", "as asked")
+
+
+def as_told(name, runs, **options):
+    function, make = CASES[name]
+    with pytest.MonkeyPatch.context() as patch:
+        wanted, after, told = expected(function, make, patch)
+    kernel = qgraph.kernel(backend="cuda", **options)(function)
+    with qgraph.watch(kernel, show=False) as seen:
+        for _ in range(runs):
+            given = on_device(make())
+            assert kernel(*given) == wanted
+            qgraph.synchronize()
+            for mine, theirs in zip(given, after, strict=True):
+                np.testing.assert_allclose(qgraph.to_numpy(mine) if hasattr(mine, "shape") else mine, theirs, rtol=1e-12)
+    assert [each[1:3] for each in seen.history.tolist()] == [each[:2] for each in told] * runs, name
+    np.testing.assert_allclose(seen.history["residual"], [each[2] for each in told] * runs, rtol=1e-6)
 
 
 def histories():
     for options in ({}, {"graph": False}, {"fuse": True}):
-        for name in (
-            "halving a grid",
-            "every third",
-            "told before",
-            "nested",
-            "counted",
-            "do-while",
-            "of one thread",
-            "in a func",
-        ):
-            function, make = CASES[name]
-            with pytest.MonkeyPatch.context() as patch:
-                wanted, _, told = expected(function, make, patch)
-            kernel = qgraph.kernel(backend="cuda", **options)(function)
-            with qgraph.watch(kernel, show=False) as seen:
-                for _ in range(2):
-                    assert kernel(*on_device(make())) == wanted
-            assert [each[1:3] for each in seen.history.tolist()] == [each[:2] for each in told] * 2, name
-            np.testing.assert_allclose(seen.history["residual"], [each[2] for each in told] * 2, rtol=1e-6)
+        for name in NAMES:
+            as_told(name, 2, **options)
+
+
+def counted_loops():
+    """In all their graphs: a plain one at first, copies when the loops turned out to run long, and those of large grids."""
+    for small in (unrolled._SMALL, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(unrolled, "_SMALL", small)
+            for name in COUNTED:
+                as_told(name, 3)
+    for name in COUNTED:
+        as_told(name, 2, conditional="host")
 
 
 def bound_and_copied():
@@ -90,7 +102,7 @@ def memory():
     assert held() == before
 
 
-PARTS = ("histories", "bound_and_copied", "memory")
+PARTS = ("histories", "counted_loops", "bound_and_copied", "memory")
 
 if __name__ == "__main__":
     played = played_driver.install_played()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from qgraph import language
+from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.value_resolution import ValueResolution, at
 from qgraph.frontend.inference.ranks import known_object, rank
-from qgraph.frontend.names.bindings import LeafRef, Poisoned
+from qgraph.frontend.names.bindings import LeafRef, Poisoned, Value
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.names.static_eval import constant_of, known_value
 from qgraph.ir.slots import Progress
 from qgraph.ir.trees import assign, call_of, load, parsed
 from qgraph.operations.progress_ring import publish
@@ -40,7 +41,7 @@ def check_progress(scope: Scope, node: ast.Call) -> tuple[ast.expr, ast.expr, in
     every = 1
     if "every" in given:
         written = constant_of(given["every"])
-        found: object = known_object(scope, given["every"]) if written is None else written
+        found: object = _known(scope, given["every"]) if written is None else written
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
             wrong = f"`{as_written(given['every'])}` is no constant of at least 1"
             raise scope.error(wrong, given["every"], "write every=16, to tell of the iterations that are multiples of 16")
@@ -48,6 +49,15 @@ def check_progress(scope: Scope, node: ast.Call) -> tuple[ast.expr, ast.expr, in
     for part in (given["iteration"], given["residual"]):
         _check_operand(scope, part)
     return given["iteration"], given["residual"], every
+
+
+def _known(scope: Scope, node: ast.expr) -> object:
+    """What an expression of constants and ``Static`` arguments is; None where it is none."""
+    try:
+        bound = known_value(scope, node, "`every`")
+    except KernelSyntaxError:
+        return None
+    return bound.value if isinstance(bound, Value) else None
 
 
 def _check_operand(scope: Scope, node: ast.expr) -> None:

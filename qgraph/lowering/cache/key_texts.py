@@ -40,7 +40,7 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     HostValue: frozenset({"text", "note"}),
     # Code notes the number of a fault.
     Fault: frozenset({"error"}),
-    Program: frozenset({"host_names", "compiled_in", "result", "flags"}),
+    Program: frozenset({"host_names", "compiled_in", "result", "flags", "places"}),
     # What a node controls is part of the program.
     Node: frozenset({"label", "span", "control", "note"}),
 }
@@ -74,6 +74,8 @@ def plan_text(plan: GraphPlan) -> str:
         writer.node(node, tasks)
     writer.raw(plan.edges)
     writer.raw(plan.has_block)
+    if plan.timed is not None:
+        writer.record(plan.timed)
     return writer.text()
 
 

@@ -16,7 +16,7 @@ from qgraph.ir.renaming import ReservedNames, apart_from
 from qgraph.ir.unrolling import Unrolling
 from qgraph.lowering.codegen.cooperative_codegen import lane_names, with_row_threads
 from qgraph.lowering.codegen.cooperative_rows import shared_loop
-from qgraph.lowering.codegen.generated_names import Dtypes, Globals, Statements, generated, walk
+from qgraph.lowering.codegen.generated_names import Dtypes, Globals, Statements, generated, indented, walk
 from qgraph.lowering.codegen.handed_on import HandingCode
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, binning, bins_of, strided
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
@@ -25,6 +25,7 @@ from qgraph.lowering.codegen.task_codegen import (
     BUILTINS,
     CUDA_MODULE,
     EARLY,
+    STAMP_NAMES,
     has_loops,
     kernel_code,
     one_thread_body,
@@ -34,6 +35,7 @@ from qgraph.lowering.codegen.task_codegen import (
     prologue,
     replace_continue,
     serial_function,
+    stamp_lines,
     task_names,
     unravel,
 )
@@ -106,7 +108,15 @@ class Kernels:
         head, more = code.begin(place)
         loops = (_strided_rows if plane else _strided)(inside, reductions, several=several)
         last = code.leave(reductions) if task.reductions else []
-        body = [*head, *code.variables(inside), *_counted(inside), *generated(*reductions.identities), *loops, *last]
+        body = [
+            *head,
+            *_stamp(node),
+            *code.variables(inside),
+            *_counted(inside),
+            *generated(*reductions.identities),
+            *loops,
+            *last,
+        ]
         made, function = self._finished(node, body, {**reductions.cuda_names, **self._globals, **more}, arrays)
         yield (
             COPIED,
@@ -150,6 +160,7 @@ class Kernels:
                     node, variables = stepping(node, counter)
                     head = [*head, *variables]
             node = _with_decision(node, lambda task: emit_guard_store(task, unrolling))
+        head = [*head, *_stamp(node)]
         if task.block is not None:
             code, function = self._blocks(node, head)
         else:
@@ -243,7 +254,7 @@ class Kernels:
         types = {leaf.name: leaf.type for leaf in self._program.arrays_and_scalars}
         named = [Parameter("leaf", name, types[leaves[0]]) for name, leaves in arrays]
         parameters = (*parameters_of(self._program, body), *named, EARLY)
-        return kernel_code(self._program, task, task.name, parameters, body, names, node.tasks)
+        return kernel_code(self._program, task, task.name, parameters, body, {**names, **_stamp_names(node)}, node.tasks)
 
     def _blocks(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
         """The kernel of a loop of which a block of threads does each iteration."""
@@ -305,6 +316,18 @@ def _with_decision(node: Node, change: Callable[[Task], Task]) -> Node:
 
     assert node.task is not None
     return replace(node, task=changed((node.task,))[0], first=changed(node.first), then=changed(node.then))
+
+
+def _stamp(node: Node) -> Statements:
+    """What the first thread of a kernel does for a profile: it notes the time."""
+    if not node.stamp:
+        return []
+    places = [f"_cuda.{kind}.{axis}" for kind in ("threadIdx", "blockIdx") for axis in "xyz"]
+    return generated(f"if {' + '.join(places)} == 0:", *indented(stamp_lines(node.stamp, alone=False)))
+
+
+def _stamp_names(node: Node) -> Globals:
+    return STAMP_NAMES if node.stamp else {}
 
 
 def _loads_what_it_stores(task: Task) -> bool:

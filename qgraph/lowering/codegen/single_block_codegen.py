@@ -66,7 +66,7 @@ def block_code(plan: GraphPlan, cuda: object, dtypes: Dtypes) -> tuple[TaskCode,
 
     ``cuda`` is the module that gives thread indices, ``numba.cuda`` or its simulator, or what stands for it meanwhile.
     """
-    program = plan.program
+    program = plan.timed or plan.program
     writer = _Block(program, plan.stop, cuda, dtypes)
     body = [*writer.head(), *writer.body()]
     # Its place among the tasks of the plan is that of the first: a code has one.

@@ -11,8 +11,10 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
+from qgraph import language
 from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.functions import Function, function_tree
+from qgraph.ir.profile_places import BEFORE, CAPACITY, COUNT, HEAD, LAST, TOTALS, WORDS
 from qgraph.ir.program import Axis, Cast, Program, Selection, Task
 from qgraph.lowering.codegen.generated_names import (
     CASTS,
@@ -60,6 +62,26 @@ BUILTINS = {
     "_assume_u32": intrinsics.assume_u32,
     "_unfused": intrinsics.unfused,
 }
+# What stamps of a profile call.
+STAMP_NAMES: Globals = {"_clock": intrinsics.clock, "_atomic_add": language.atomic_add}
+
+
+def stamp_lines(number: int, *, alone: bool = True) -> list[str]:
+    """What one thread does for a stamp: it waits for memory once. Unless it is ``alone`` it does not wait for the totals."""
+    totals = (f"{TOTALS + 1} + 2 * _stamp_before", "_stamp_now - _stamp_last"), (str(TOTALS + 2 * number), "1")
+    return [
+        "_stamp_now = _clock()",
+        f"_stamp_count = {WORDS}[{COUNT}]",
+        f"_stamp_last = {WORDS}[{LAST}]",
+        f"_stamp_before = {WORDS}[{BEFORE}]",
+        f"_stamp_at = {HEAD} + 2 * (_stamp_count & {CAPACITY - 1})",
+        f"{WORDS}[_stamp_at] = {number}",
+        f"{WORDS}[_stamp_at + 1] = _stamp_now",
+        f"{WORDS}[{COUNT}] = _stamp_count + 1",
+        f"{WORDS}[{LAST}] = _stamp_now",
+        f"{WORDS}[{BEFORE}] = {number}",
+        *(f"{WORDS}[{at}] += {by}" if alone else f"_atomic_add({WORDS}, {at}, {by})" for at, by in totals),
+    ]
 
 
 def serial_function(
@@ -131,7 +153,7 @@ def kernel_code(
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
     shared = {name for pair in program.aliases if arrays.issuperset(pair) for name in pair}
-    published = set() if program.progress is None else {program.progress.ring}
+    published = {WORDS} if program.progress is None else {WORDS, program.progress.ring}
     code = TaskCode(
         task=task,
         entry=entry,

@@ -6,6 +6,7 @@ So a turn runs several copies of the body. Once the loop is over, the kernels of
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, Unrolling
 from qgraph.lowering.codegen.generated_names import COPY, GUARD, HANDLE, NEXT, PEEKS, SLOTS, TOLD, WHOLE, Statements, generated
 from qgraph.lowering.codegen.handed_on import hand_on
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
+from qgraph.lowering.graph.telling import first_told
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 
@@ -154,14 +156,21 @@ def _counted(plan: GraphPlan, node: Node, places: Mapping[str, frozenset[str]]) 
     states = _states(start, moves) if start is not None else None
     if states is None:
         return None
+    told = tuple(
+        (each.index, first, each.task.every)
+        for each in others
+        if each.task is not None and each.task.every > 1 and (first := first_told(plan.program, loop, each.task)) is not None
+    )
     copies, whole = (
-        _periods(next((number for most, number in table if len(others) <= most), _copies(plan, node)), states)
+        _telling(
+            _periods(next((number for most, number in table if len(others) <= most), _copies(plan, node)), states), states, told
+        )
         for table in (_COUNTED_COPIES, _WHOLE_COPIES)
     )
     arrays = _arrays((each for each in others if each.effects.reads & moved), states)
     carried = _carried(plan, node, others, places)
     few = min(copies, _periods(_FEW, states))
-    return CountedUnroll(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few)
+    return CountedUnroll(counting.index, loop.counter.left.index, copies, carried, arrays, len(states), whole, few, told)
 
 
 def _arrays(nodes: Iterable[Node], states: Sequence[Mapping[str, int]]) -> ArraysOfCopies:
@@ -199,6 +208,14 @@ def _trading(plan: GraphPlan, node: Node, copies: int) -> ArraysOfCopies:
 def _periods(copies: int, states: Sequence[object]) -> int:
     """About so many copies, after which all arrays are back in their places."""
     return max(1, copies // len(states)) * len(states)
+
+
+def _telling(copies: int, states: Sequence[object], told: Sequence[tuple[int, int, int]]) -> int:
+    """About so many copies: of those numbers down to a half of it, one with the fewest copies in which a row may be due."""
+    if not told:
+        return copies
+    every = told[0][2]
+    return max(range(copies, max(copies // 2, 1) - 1, -len(states)), key=lambda number: math.gcd(number, every))
 
 
 def steps_in(node: Node, counter: Counter) -> list[tuple[str, Slot, ast.expr]]:

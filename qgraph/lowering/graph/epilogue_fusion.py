@@ -57,7 +57,7 @@ def _beginnings(plan: GraphPlan) -> dict[int, int]:
 
 def _begins(node: Node, loop: Node, places: Mapping[str, frozenset[str]]) -> bool:
     """Whether the one-thread tasks of ``node`` may run when the iterations of ``loop`` are done."""
-    if loop.task is None or not loop.task.reductions or not all(map(_is_brief, node.tasks)):
+    if loop.task is None or not loop.task.reductions or not all(_is_brief(task) and not task.every for task in node.tasks):
         return False
     if node.decision is not None and loop.decision is not None:
         return False
@@ -99,7 +99,8 @@ class _Folder:
         return self._home
 
     def _home_of(self, node: Node, direct: set[int]) -> int | None:
-        if node.task is None or node.task.axes or not _is_brief(node.task):
+        # Copies of a body in which no row is due have no kernel that tells one.
+        if node.task is None or node.task.axes or node.task.every or not _is_brief(node.task):
             return None
         if not direct:
             free = (each for each, before in self._before.items() if not before and self._takes(each, one_thread=True))
@@ -122,7 +123,7 @@ class _Folder:
     def _takes(self, index: int, *, one_thread: bool = False) -> bool:
         """Whether the kernel of a node has a last thread, and nothing must come right after it."""
         task = self._plan.nodes[index].task
-        if task is None or index in self._closed:
+        if task is None or task.every or index in self._closed:
             return False
         return not task.axes or (bool(task.reductions) and not one_thread)
 

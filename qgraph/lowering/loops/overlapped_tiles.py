@@ -207,10 +207,10 @@ class _Tiler:
 
     def _extent(self, leaf: str, axis: int) -> str:
         """An extent of an array as the host computes it: it has no arrays of the kernel's own."""
-        own = {each.leaf.name: each.shape[axis] for each in (*self._program.returned, *self._program.temporaries)}
+        own = {each.leaf.name: each.shape for each in (*self._program.returned, *self._program.temporaries)}
         if leaf not in own:
             return f"{leaf}.shape[{axis}]"
-        return f"({next(value.source for value in self._program.host_values if value.name == own[leaf])})"
+        return f"({next(value.source for value in self._program.host_values if value.name == own[leaf][axis])})"
 
     def _others(self, loop: Loop, stencils: Stencils) -> tuple[str, dict[str, str]]:
         """The host value that says whether a launch runs in tiles, and the arrays of the kernel's own, by key."""

@@ -136,9 +136,8 @@ class SimulatorExecutable:
     def _task(self, name: str, call: Call, scratch: _Scratch) -> None:
         code = self._plan.codes[name]
         shape = self._shape(code, call)
-        if shape.blocks == 0:
-            return
-        grid, block = (shape.blocks, shape.blocks_down, shape.times), (shape.threads, shape.threads_down)
+        # As on a GPU, the kernel of an empty loop runs, and returns at once.
+        grid, block = (max(shape.blocks, 1), shape.blocks_down, shape.times), (shape.threads, shape.threads_down)
         self._plan.kernels[name][grid, block](*self._arguments(code, call, scratch))
 
     def _shape(self, code: TaskCode, call: Call) -> Shape:

@@ -25,6 +25,7 @@ from qgraph.runtime.graph.unrolled_bodies import (
     add_copies,
     add_counted_copies,
     add_handed_copies,
+    around_told,
     followed_in,
     one_block,
 )
@@ -92,6 +93,7 @@ class UnrolledLayout(Layout):
         self.kernels = [kernel for group in groups for copies in group.values() for kernel in copies]
         self.kernels += self._endings.values()
         carried = [edge for each in self._bodies.values() for edge in (each.counted or each).carried if waits_inside]
+        carried += [edge for each in self._bodies.values() for edge in around_told(each, (*programmatic, *carried))]
         firsts = [{index: copies[0] for index, copies in group.items()} for group in groups]
         self.followed = [pair for first in firsts for pair in followed_in(first, (*programmatic, *carried))]
 
@@ -135,14 +137,13 @@ def cost(turns: Sequence[tuple[int, int]], iterations: Sequence[int]) -> int:
     return sum(-(-count // copies) * each for (copies, each), count in zip(turns, iterations, strict=True))
 
 
-def _numbers(unrolling: Unrolling | None, index: int, form: Form) -> range:
+def _numbers(unrolling: Unrolling | None, index: int, form: Form) -> Sequence[int]:
     """The numbers of the copies of node ``index``, whose loop is unrolled so."""
     if unrolling is None:
         return range(1)
     if unrolling.counted is None:
         return range(unrolling.copies)
-    numbers = unrolling.counted_numbers(form)
-    return numbers[:1] if index == unrolling.counted.node else numbers
+    return unrolling.copies_of(index, form)
 
 
 class CudaUnrollingExecutable(CudaGraphExecutable):

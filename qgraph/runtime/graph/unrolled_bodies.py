@@ -38,19 +38,54 @@ def add_counted_copies(
     graph: Any, plan: GraphPlan, unrolling: Unrolling, copies: Mapping[int, Sequence[KernelNode]], *, waits_inside: bool
 ) -> None:
     """The same for a loop that is counted once a turn, behind all of these copies of the rest of its body."""
+    assert unrolling.counted is not None
+    nodes = body_of(plan, unrolling)
+    kernels = {(index, kernel.copy or 0): kernel for index in nodes for kernel in copies[index]}
+    handles = {place: add_node(graph, kernel) for place, kernel in kernels.items()}
+    pairs = counted_edges(plan, unrolling, list(kernels))
+    connect(graph, [(handles[before], handles[after]) for before, after in pairs], programmatic=waits_inside)
+
+
+# A node of the plan, and the number of its copy.
+Place = tuple[int, int]
+
+
+def counted_edges(plan: GraphPlan, unrolling: Unrolling, kept: Sequence[Place]) -> list[tuple[Place, Place]]:
+    """The edges between copies of the body of a counted loop: of those that are ``kept``, which need not be all of a node."""
     counted = unrolling.counted
     assert counted is not None
     nodes = [index for index in body_of(plan, unrolling) if index != counted.node]
-    places = range(len(copies[nodes[0]]))
-    handles = {(index, place): add_node(graph, copies[index][place]) for place in places for index in nodes}
+    (counting,) = (place for place in kept if place[0] == counted.node)
+    numbers = sorted({number for index, number in kept if index != counted.node})
     inside = [edge for edge in plan.edges if edge[0] in nodes and edge[1] in nodes]
-    pairs = [(handles[before, place], handles[after, place]) for place in places for before, after in inside]
-    pairs += [(handles[before, place], handles[after, place + 1]) for place in places[:-1] for before, after in counted.carried]
+    pairs = [((before, number), (after, number)) for number in numbers for before, after in inside]
+    pairs += [((before, number), (after, number + 1)) for number in numbers[:-1] for before, after in counted.carried]
     # Each node is in an order with its next copy, so the last ones are behind all others.
-    (counting,) = copies[counted.node]
-    last, followed = add_node(graph, counting), {before for before, _ in inside}
-    pairs += [(handles[index, places[-1]], last) for index in nodes if index not in followed]
-    connect(graph, pairs, programmatic=waits_inside)
+    followed = {before for before, _ in inside}
+    pairs += [((index, numbers[-1]), counting) for index in nodes if index not in followed]
+    for left_out in {(index, number) for index in nodes for number in numbers}.difference(kept):
+        pairs = around(pairs, left_out)
+    return pairs
+
+
+def around(pairs: Iterable[tuple[Any, Any]], node: Any) -> list[tuple[Any, Any]]:
+    """The edges without ``node``: what came before it comes before what came behind it."""
+    pairs = list(pairs)
+    before, after = ([pair[end] for pair in pairs if pair[1 - end] == node] for end in (0, 1))
+    kept = [pair for pair in pairs if node not in pair]
+    return list(dict.fromkeys([*kept, *itertools.product(before, after)]))
+
+
+def around_told(unrolling: Unrolling, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Who waits for whom in copies without the nodes that tell the progress, besides ``edges``."""
+    told = () if unrolling.counted is None else unrolling.counted.told
+    return [
+        (before, after)
+        for node, _, _ in told
+        for before, behind in edges
+        for ahead, after in edges
+        if behind == node == ahead and node not in (before, after)
+    ]
 
 
 def add_handed_copies(

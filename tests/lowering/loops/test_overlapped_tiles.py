@@ -496,3 +496,33 @@ def test_random_stencils(rig, seed):
     for shape in ((31, 47), (12, 100), (60, 13)):
         for count in (1, 9, 26):
             compared([*integers(shape, 3), np.arange(5)], count)
+
+
+def returns_a_row(u, v, n):
+    """What it returns has one axis, where the arrays in tiles have two."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + 2 * u[i + 1, j] + 3 * u[i, j - 1] + 4 * u[i, j + 1]) % 1009
+        u, v = v, u
+    row = np.empty(u.shape[0], u.dtype)
+    for i in range(u.shape[0]):
+        row[i] = u[i, 1]
+    return row
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_beside_arrays_of_one_axis_and_in_a_profile(rig, n):
+    kernel = rig.kernel(returns_a_row, fuse=True)
+    arrays = integers((20, 31))
+    assert in_tiles(kernel, *arrays, n)[0]
+    expected = [each.copy() for each in arrays]
+    wanted = kernel.reference(*expected, n)
+    np.testing.assert_array_equal(qgraph.to_numpy(kernel(*(rig.device(each.copy()) for each in arrays), n)), wanted)
+    given = [rig.device(each.copy()) for each in arrays]
+    profile = kernel.profile(*given, n)
+    np.testing.assert_array_equal(qgraph.to_numpy(profile.result), wanted)
+    for mine, theirs in zip(given, expected, strict=True):
+        np.testing.assert_array_equal(qgraph.to_numpy(mine), theirs)
+    (loop,) = [row for row in profile.rows if row.kind == "loop"]
+    assert (loop.count > 0) == (n > 0)
+    assert "two passes over memory" in loop.form

@@ -1,0 +1,1 @@
+"""Moving pictures of the programs of this folder: ``python -m examples.animations NAME``."""

@@ -1,0 +1,200 @@
+"""GraphPlan -> GraphPlan: kernels read the clock when they begin, so that ``profile`` knows when each began.
+
+One thread does, when what its kernel waits for is done. The nodes are those of the plan without stamps, fused as there, but
+they run one after another. A node of its own reads the clock before what is no kernel, and behind all nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from qgraph.ir.plan import GraphPlan, Node
+from qgraph.ir.profile_places import END, Place, joined
+from qgraph.ir.program import Branch, Loop, Task
+from qgraph.lowering.graph.dependencies import reduced
+from qgraph.lowering.instrumentation.stamps import check_numbers, cleared, stamp_task, with_stamps
+from qgraph.source import Span
+
+# Nodes whose time is that of the node before them.
+_UNSEEN = ("join", "alloc", "free")
+# The stamp of a node of its own until it has a number.
+_BEFORE = -1
+
+
+def with_stamped_kernels(plan: GraphPlan) -> GraphPlan:
+    """``plan`` with stamps: its program has their places, and ``timed`` is the one for one block.
+
+    Nodes whose ``stamp`` is not 0 begin with that stamp. Before loops are unrolled, so that copies come one after another, too.
+    """
+    plan = _with_own_nodes(plan)
+    stamper = _Stamper(plan)
+    places = tuple(stamper.region(0, None).places)
+    check_numbers(plan.program, stamper.number)
+    return replace(
+        plan,
+        program=replace(plan.program, places=places),
+        nodes=tuple(stamper.nodes),
+        edges=reduced({*plan.edges, *stamper.order}),
+        timed=with_stamps(plan.program, stamper.number),
+    )
+
+
+# --- nodes of their own -------------------------------------------------------------------------------------------------
+
+
+def _with_own_nodes(plan: GraphPlan) -> GraphPlan:
+    """The plan with a node where no kernel can have the stamp, and one first of all that clears the array."""
+    program = plan.program
+    made: list[Node] = []
+    moved: dict[int, int] = {}
+    regions: list[list[int]] = [[] for _ in plan.regions]
+
+    def add(node: Node) -> None:
+        regions[node.region].append(len(made))
+        made.append(replace(node, index=len(made)))
+
+    def own(task: Task, region: int, stamp: int, label: str = "") -> None:
+        add(Node(0, "kernel", label or task.name, task.span, region, task=task, stamp=stamp))
+
+    own(cleared(program), 0, 0)
+    for node in plan.nodes:
+        if _needs_node(plan, node):
+            label = f"before the {node.kind} {node.label} of line {node.span.line}"
+            own(stamp_task(program, len(made), node.span, [], "before"), node.region, _BEFORE, label)
+        moved[node.index] = len(made)
+        add(node)
+    own(stamp_task(program, END, program.span, []), 0, END)
+    return replace(
+        plan,
+        nodes=tuple(made),
+        edges=tuple(sorted((moved[before], moved[after]) for before, after in plan.edges)),
+        regions=tuple(
+            replace(region, parent=None if region.parent is None else moved[region.parent], nodes=tuple(regions[region.index]))
+            for region in plan.regions
+        ),
+    )
+
+
+def _needs_node(plan: GraphPlan, node: Node) -> bool:
+    """Whether the stamp before a node is a node."""
+    if node.what is not None:
+        return node.kind not in _UNSEEN
+    region = plan.regions[node.region]
+    around = None if region.parent is None else plan.nodes[region.parent].control
+    if not isinstance(around, Loop):
+        return False
+    # An iteration begins with it: no kernel is there that does, or none but the one that decides whether another follows.
+    return node.index == region.nodes[0] and (node.control is not None or _only_decides(node, around))
+
+
+def _only_decides(node: Node, loop: Loop) -> bool:
+    return bool(node.tasks) and all(task is loop.condition or task.moves for task in node.tasks)
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Region:
+    """Places of a region, the stamps of which one is the first in it, and those that are of the loop around."""
+
+    places: list[Place] = field(default_factory=list)
+    first: tuple[int, ...] = ()
+    loose: tuple[int, ...] = ()
+
+    def add(self, place: Place) -> None:
+        # Copies of a body that does several iterations a turn have the same stamps.
+        if all(each.own != place.own for each in self.places):
+            self.places.append(place)
+
+
+class _Stamper:
+    """Gives nodes their stamps, and an order."""
+
+    def __init__(self, plan: GraphPlan) -> None:
+        self._plan = plan
+        self.nodes = list(plan.nodes)
+        self.number = END + 1
+        self.order: list[tuple[int, int]] = []
+        self._numbers: dict[object, int] = {}
+        # By the identity of a task that decides: the stamp of its kernel, and whether that does nothing else.
+        self._deciding: dict[int, tuple[int, bool]] = {}
+
+    def region(self, index: int, loop: Loop | None) -> _Region:
+        """Give the nodes of a region stamps; ``loop`` is the one whose body it is."""
+        found = _Region()
+        last: int | None = None
+        # The stamp of a node of its own, which is that of what comes behind.
+        before: tuple[int, ...] = ()
+        turns = False
+        for at in self._plan.regions[index].nodes:
+            node = self.nodes[at]
+            counts = loop is not None and loop.counter is not None and _only_decides(node, loop)
+            if counts:
+                # It may count beside the iterations.
+                found.loose += before
+            if counts or node.kind in _UNSEEN:
+                continue
+            if last is not None:
+                self.order.append((last, at))
+            last = at
+            if node.control is not None:
+                place = self._control(node, node.control, before)
+                if turns and found.places[-1].spans == place.spans:
+                    place = joined(found.places.pop(), place)
+                found.add(place)
+            elif node.what is not None:
+                found.add(Place("task", (node.span,), before, before, before))
+            elif node.stamp != END and node.index > 0:
+                stamp = self._stamp(node, loop)
+                found.first = found.first or stamp
+                if node.stamp != _BEFORE:
+                    found.loose += before
+                    self._kernel(node, *stamp, found)
+                before = stamp
+            # Between the two loops that one was made to is the kernel that enters the second.
+            turns = (turns and node.task is not None) or (isinstance(node.control, Loop) and node.control.times > 1)
+            before = before if node.stamp == _BEFORE else ()
+        return found
+
+    def _stamp(self, node: Node, loop: Loop | None) -> tuple[int]:
+        """The stamp that a kernel begins with."""
+        assert node.task is not None
+        # Copies of a body, for several iterations a turn, have names with numbers, and are one statement.
+        copied = loop is not None and loop.times > 1
+        key = node.label if node.stamp == _BEFORE else re.sub(r"_\d+$", "", node.task.name) if copied else node.task.name
+        number = self._numbers.setdefault((key, None if loop is None else loop.span), self.number)
+        self.number += number == self.number
+        self.nodes[node.index] = replace(node, stamp=number)
+        return (number,)
+
+    def _kernel(self, node: Node, stamp: int, found: _Region) -> None:
+        """Note where a kernel stands, which may be that it belongs to a loop or branch."""
+        decision = node.decision
+        only = decision is not None and all(task is decision or task.moves for task in node.tasks)
+        if decision is not None:
+            self._deciding[id(decision)] = stamp, only
+        if not only:
+            written = {role: _spans(node, role) for role in ("loop", "serial")}
+            spans = written["loop"] or written["serial"] or (node.span,)
+            also = written["serial"] if written["loop"] else ()
+            found.add(Place("task", spans, (stamp,), (stamp,), (stamp,), also=also))
+        elif decision is not None and decision.role == "condition":
+            found.loose += (stamp,)
+
+    def _control(self, node: Node, control: Loop | Branch, before: tuple[int, ...]) -> Place:
+        decides = control.enter if isinstance(control, Loop) else control.decide
+        stamp, only = (0, False) if decides is None else self._deciding[id(decides)]
+        enters = before or ((stamp,) if only else ())
+        mine = (*before, *((stamp,) if only else ()))
+        if isinstance(control, Loop):
+            (inside,) = (self.region(body, control) for body in node.bodies)
+            own = tuple(dict.fromkeys((*mine, *inside.loose)))
+            return Place("loop", (node.span,), enters, inside.first, own, (tuple(inside.places),))
+        regions = tuple(tuple(self.region(body, None).places) for body in node.bodies)
+        return Place("branch", (node.span,), enters, (stamp,), mine, regions)
+
+
+def _spans(node: Node, role: str) -> tuple[Span, ...]:
+    return tuple(each.span for task in node.tasks if task.role == role for each in task.written)
