@@ -10,12 +10,12 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
+from qgraph.ir.blocks import UNFUSED
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, cast_to_result, check_scalar, element, signature
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.rounded_floats import Rounded, refusal
 from qgraph.lowering.numbers.type_promotion import plain
-from qgraph.lowering.ptx.ptx_rewrite import UNFUSED
 from qgraph.operations import intrinsics
 
 

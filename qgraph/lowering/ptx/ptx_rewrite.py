@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from qgraph.ir.blocks import SHARED_ALIGNMENT, STATIC_SHARED, shared_place
+from qgraph.ir.blocks import SHARED_ALIGNMENT, STATIC_SHARED, UNFUSED, shared_place
 
 _DEFINITION = re.compile(r"^[ \t]*(?P<before>(?:\.\w+[ \t]+|\([^()]*\)[ \t]*|\d+[ \t]+)+)(?P<name>[A-Za-z_$][\w$]*)", re.M)
 _REGISTER = re.compile(r"%\w+")
@@ -16,8 +16,6 @@ _ATOMIC = re.compile(
     r"\s+(?P<old>%\w+),\s*(?P<rest>[^;]+;)"
 )
 _NEGATION = re.compile(r"\bneg\.s(?P<bits>16|32)\s+(?P<to>%\w+),\s*(?P<of>%\w+);")
-# Stands where a value is not to be contracted with what is made of it.
-UNFUSED = "/* unfused */"
 _PRODUCT = re.compile(r"\bmul\.(?=(ftz\.)?f(32|64)\b)")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
