@@ -315,14 +315,19 @@ def _refuse_stage(stage: Stage) -> None:
     body = stage.task.body
     inner = [*operations(body, stage.task.names)]
     own = {id(node) for node in walk(body)}
+    known = {id(node) for node in _subscripts(body, stage)}
     unknown = stored_in(body) | stage.arrays.keys()
     for node in inner:
-        if isinstance(node, ast.Subscript) and (id(node) not in own or not unknown.isdisjoint(_names(node.slice))):
+        if not isinstance(node, ast.Subscript) or id(node) in known:
+            continue
+        if id(node) not in own or not unknown.isdisjoint(_values_in(node.slice)):
             raise NotInRegisters(f"{line} computes indices")
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+def _values_in(node: ast.AST) -> set[str]:
+    """The names under ``node``, but those of arrays that are only asked for what they say of themselves."""
+    asked = {id(each.value) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and id(each) not in asked}
 
 
 def _everywhere(stage: Stage) -> bool:
