@@ -55,6 +55,15 @@ def shifted(u, v, n):
             u[i, j] = (v[i, j] + u[i, j]) % 997
 
 
+def periodic(u, v, n):
+    """Along both axes, by remainders and by indices below 0."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            around = u[(i + 1) % u.shape[0], j] + 2 * u[i - 1, j] + 3 * u[i, (j + 1) % u.shape[1]] + 5 * u[i, j - 1]
+            v[i, j] = (around + i - 2 * j) % 1009
+        u, v = v, u
+
+
 def leaky(u, v, n):
     """A product is what one sweep stores and the next one adds to."""
     for _ in qgraph.serial(range(n)):
@@ -80,7 +89,7 @@ def run(function, arrays, count, **options):
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
-@pytest.mark.parametrize("function", [counting, in_place, far_away, shifted])
+@pytest.mark.parametrize("function", [counting, in_place, far_away, shifted, periodic])
 def test_integers_are_those_of_the_plain_loop(function, dtype):
     for shape in SHAPES:
         arrays = [np.random.default_rng(k).integers(0, 1000, shape).astype(dtype) for k in range(2)]

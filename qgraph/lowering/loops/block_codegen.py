@@ -26,8 +26,10 @@ from qgraph.lowering.loops.tile_codegen import (
     in_tile,
     keys_of,
     origins,
+    real,
     region,
     sweep_name,
+    wraps_at,
 )
 from qgraph.source import copied
 
@@ -141,16 +143,21 @@ class BlockCode(TileCode):
         All loads of a thread come before its first store, so that the memory answers them together.
         """
         rows, columns = range(self.rows), range(0, self.extents[1], self.lanes)
-        lines = [
-            f"_i0{tile}_{r} = _assume_ge(_max(_min(_from0 + _part * {self.rows} + {r}, {array}.shape[0] - 1), 0), 0)"
-            for r in rows
-        ]
-        lines += [f"_i1{tile}_{c} = _assume_ge(_max(_min(_from1 + _lane + {c}, {array}.shape[1] - 1), 0), 0)" for c in columns]
+        down = [f"_from0 + _part * {self.rows} + {r}" for r in rows]
+        across = [f"_from1 + _lane + {c}" for c in columns]
+        lines = [f"_i0{tile}_{r} = {self._present(array, 0, index)}" for r, index in zip(rows, down, strict=True)]
+        lines += [f"_i1{tile}_{c} = {self._present(array, 1, index)}" for c, index in zip(columns, across, strict=True)]
         lines += [f"_loaded{tile}_{r}_{c} = {array}[_i0{tile}_{r}, _i1{tile}_{c}]" for r in rows for c in columns]
         lines.append(f"_at{tile} = _assume_u32(_part * {self.rows * self.extents[1]} + _lane)")
         return lines + [
             f"{tile}[_assume_u32(_at{tile} + {r * self.extents[1] + c})] = _loaded{tile}_{r}_{c}" for r in rows for c in columns
         ]
+
+    def _present(self, array: str, axis: int, index: str) -> str:
+        """The code of the closest index that there is; along a periodic axis that of the same element."""
+        end = f"{array}.shape[{axis}]"
+        found = f"({index}) % {end}" if axis in self.stencils.wraps else f"_max(_min({index}, {end} - 1), 0)"
+        return f"_assume_ge({found}, 0)"
 
     def _store(self, array: str, tile: str) -> list[str]:
         """What the tile owns."""
@@ -175,6 +182,8 @@ class BlockCode(TileCode):
             if place.axis is None:
                 conditions.append(f"{low} <= {fixed(place)} < {high}")
                 bounds += [f"{fixed(place)} - _from{axis}", f"{fixed(place)} - _from{axis} + 1"]
+            elif place.wraps is not None:
+                bounds += [f"{low} - _from{axis}", f"{high} - _from{axis}"]
             else:
                 each = stage.task.axes[place.axis]
                 start = ast.unparse(each.start)
@@ -254,6 +263,10 @@ class _InBlock:
             if axis.variable in used:
                 along = self._variables[position]
                 lines.append(f"{axis.variable} = _from{along} + {row if along == 0 else '_column'}")
+            if self._stage.places[self._variables[position]].wraps is not None and real(self._variables[position]) in used:
+                along = self._variables[position]
+                value = f"(_from{along} + {row if along == 0 else '_column'}) % {wraps_at(self._stage, along)}"
+                lines.append(f"{real(along)} = {value}")
         return generated(*lines)
 
     def statements(self, row: int) -> list[ast.stmt]:
@@ -277,7 +290,7 @@ class _InBlock:
 
     def jammed(self, rows: int) -> tuple[Statements, Statements]:
         """What ``rows`` iterations compute, and then their stores."""
-        own = stored_in(self._stage.task.body) | {axis.variable for axis in self._stage.task.axes}
+        own = stored_in(self._stage.task.body) | {axis.variable for axis in self._stage.task.axes} | {*map(real, range(AXES))}
         together: list[ast.stmt] = []
         all_stores: list[ast.stmt] = []
         last: list[ast.stmt] = []

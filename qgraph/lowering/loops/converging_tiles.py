@@ -233,6 +233,8 @@ class ConvergingCode(TileCode):
         for axis, place in enumerate(stage.places):
             if place.axis is None:
                 raise NotTiled(f"the reduction of line {stage.task.span.line} is along an edge")
+            if place.wraps is not None:
+                raise NotTiled(f"the reduction of line {stage.task.span.line} is over a periodic axis")
             each, (low, high) = stage.task.axes[place.axis], region(stage, axis)
             start, count = ast.unparse(each.start), ast.unparse(each.count)
             own = f"_own{axis} - {anchor[axis]} - _from{axis}"
@@ -258,8 +260,7 @@ class ConvergingCode(TileCode):
             return TileCode._function(self, number, stage)
         reductions = ReductionCode(self.reducing[number], {})
         statements, names = reductions.reassociable_sums()
-        visitor = InTile(stage)
-        arguments, body = self._nest(stage, [visitor.visit(each) for each in copied(statements)])
+        arguments, body = self._nest(stage, InTile(stage).of(copied(statements)))
         body = [*generated(*reductions.identities), *body, *generated(f"return {_variable(self.reducing[number]).local}")]
         names = {**stage.task.names, **reductions.own_names, **names, **BUILTINS}
         return make_function(f"{stage.task.name}_sweep", arguments, body, names, stage.task.span)

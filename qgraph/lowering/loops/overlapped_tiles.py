@@ -13,7 +13,7 @@ The scheme is the overlapped tiling of Krishnamoorthy et al., "Effective automat
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -219,6 +219,7 @@ class _Tiler:
         size = " + ".join(f"{np.dtype(types[key].dtype).itemsize} * {' * '.join(shapes[key])}" for key in shapes)
         least = ", ".join(extent for shape in shapes.values() for extent in shape)
         is_large = f"{size} >= {LARGE if self._shared is None else BLOCK_LARGE} and min({least}) >= {LEAST_EXTENT}"
+        is_large += "".join(f" and {each}" for each in self._all_around(stencils))
         large = self._host(f"1 if {is_large} else 0", loop, "large arrays")
         paths = {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
         others = {}
@@ -232,6 +233,19 @@ class _Tiler:
             self.temporaries.append(Temporary(leaf, extents, loop.span))
             others[key] = leaf.name
         return large, others
+
+    def _all_around(self, stencils: Stencils) -> Iterator[str]:
+        """Conditions under which periodic axes are: each loop goes over all of one, and all arrays end where it does."""
+        sources = {each.name: f"({each.source})" for each in self._program.host_values}
+        for axis, ends in stencils.wraps.items():
+            extents = [self._extent(*end) for end in sorted(ends)]
+            for stage in stencils.stages:
+                number = stage.places[axis].axis
+                assert number is not None
+                count = ast.unparse(stage.task.axes[number].count)
+                extents.append(sources.get(count, count))
+            if len(dict.fromkeys(extents)) > 1:
+                yield " == ".join(dict.fromkeys(extents))
 
     def _axes(self, loop: Loop, stencils: Stencils, tiles: tuple[int, ...]) -> tuple[Axis, ...]:
         """The loop over tiles: as many as cover every array."""

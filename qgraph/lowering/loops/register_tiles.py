@@ -22,8 +22,8 @@ from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import stored_in
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
 from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
-from qgraph.lowering.loops.stencils import Access, Stage, Stencils
-from qgraph.lowering.loops.tile_codegen import InTile, TileCode, element_type, fixed, in_tile, keys_of, origins, region
+from qgraph.lowering.loops.stencils import AXES, Access, Stage, Stencils
+from qgraph.lowering.loops.tile_codegen import InTile, TileCode, element_type, fixed, in_tile, keys_of, origins, real, region
 from qgraph.source import copied
 
 # The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
@@ -202,9 +202,10 @@ class RegisterTile:
         for along, (place, written) in enumerate(zip(stage.places, _written(stage), strict=True)):
             assert place.axis is not None
             variable = stage.task.axes[place.axis].variable
+            variable = variable if place.wraps is None else real(along)
             if variable in used:
                 lines.append(f"{variable} = _from{along} + {('_row', '_column')[along]} + {cell[along] - written}")
-        own = stored_in(body) | {axis.variable for axis in stage.task.axes}
+        own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(AXES))}
         return [*renamed([*generated(*lines), *statements], {name: f"_cell{self._register(cell)}_{name}" for name in own})]
 
     def inside(self) -> str:
@@ -314,14 +315,19 @@ def _refuse_stage(stage: Stage) -> None:
     body = stage.task.body
     inner = [*operations(body, stage.task.names)]
     own = {id(node) for node in walk(body)}
+    known = {id(node) for node in _subscripts(body, stage)}
     unknown = stored_in(body) | stage.arrays.keys()
     for node in inner:
-        if isinstance(node, ast.Subscript) and (id(node) not in own or not unknown.isdisjoint(_names(node.slice))):
+        if not isinstance(node, ast.Subscript) or id(node) in known:
+            continue
+        if id(node) not in own or not unknown.isdisjoint(_values_in(node.slice)):
             raise NotInRegisters(f"{line} computes indices")
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+def _values_in(node: ast.AST) -> set[str]:
+    """The names under ``node``, but those of arrays that are only asked for what they say of themselves."""
+    asked = {id(each.value) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and id(each) not in asked}
 
 
 def _everywhere(stage: Stage) -> bool:

@@ -27,12 +27,13 @@ class Place:
     """An index along one axis of an access: ``base`` plus ``offset``.
 
     ``axis``: the number of the loop's variable that ``base`` is; None where the index is the same in all iterations, and
-    ``base`` an expression, or empty.
+    ``base`` an expression, or empty. ``wraps``: the leaf and the axis of it whose extent is where it begins at 0 again.
     """
 
     axis: int | None
     base: str
     offset: int
+    wraps: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,16 @@ class Stencils:
         return tuple((sweeps - 1) * most + max(most, more) for most, more in zip(self.reach, beyond, strict=True))
 
     @property
+    def wraps(self) -> dict[int, set[tuple[str, int]]]:
+        """Axes that are periodic, each with leaves and axes of theirs whose extents must be one."""
+        places = [(axis, access.places[axis]) for stage in self.stages for access in stage.accesses for axis in range(AXES)]
+        found: dict[int, set[tuple[str, int]]] = {axis: set() for axis, place in places if place.wraps is not None}
+        for axis, ends in found.items():
+            ends |= {place.wraps for along, place in places if along == axis and place.wraps is not None}
+            ends |= {(leaf, axis) for leaves in self.leaves.values() for leaf in leaves}
+        return found
+
+    @property
     def overwritten(self) -> dict[str, Stage]:
         """Arrays at whose elements no iteration looks where a loop of it has not written them before: that loop, by key."""
         stands, seen = {key: key for key in self.leaves}, set[str]()
@@ -171,7 +182,21 @@ def stencils_in(tasks: Sequence[Task], moving: frozenset[str], program: Program,
     tiled = {name: leaves[key][0] for name, key in keys.items()} | {leaf: each[0] for each in leaves.values() for leaf in each}
     steps = [_trade(task, leaves) if task.moves else _stage(task, keys, _Indices(task, known, tiled)) for task in tasks]
     names = {key: next(name for name, its in keys.items() if its == key and (key in arrays) == (name == key)) for key in leaves}
-    return Stencils(tuple(_with_beyond(steps)), leaves, names, tuple(selections.values()))
+    found = Stencils(tuple(_with_beyond(steps)), leaves, names, tuple(selections.values()))
+    return replace(found, steps=tuple(_periodic(step, found.wraps) for step in found.steps))
+
+
+def _periodic(step: Stage | Trade, wraps: Mapping[int, set[tuple[str, int]]]) -> Stage | Trade:
+    """A loop with the axes that are periodic in any: it must go over all of these, as far as can be seen here."""
+    if not isinstance(step, Stage):
+        return step
+    places = list(step.places)
+    for axis, ends in wraps.items():
+        number = places[axis].axis
+        if number is None or taken_apart(step.task.axes[number].start) != (None, 0):
+            raise NotTiled(f"line {step.task.span.line} goes over a part of axis {axis}, which is periodic")
+        places[axis] = replace(places[axis], wraps=min(ends))
+    return replace(step, places=tuple(places))
 
 
 def _leaves_of(
@@ -253,6 +278,7 @@ class _Indices:
 
     def place(self, index: ast.expr, array: str, axis: int) -> Place:
         """An index along an axis of an array in tiles."""
+        index, wraps = self._without_modulo(index)
         base, offset = taken_apart(index)
         if isinstance(base, ast.Name) and base.id in self.known:
             base, more = taken_apart(self.known[base.id])
@@ -262,9 +288,14 @@ class _Indices:
         number = next((number for number, axis in enumerate(self.task.axes) if axis.variable == variable), None)
         if number is not None:
             start = taken_apart(self.task.axes[number].start)
-            if start[0] is not None or start[1] + offset < 0:
+            if wraps is None and start == (None, 0) and -LEAST_EXTENT <= offset < 0:
+                # Below 0 it counts from the end.
+                wraps = self.tiled[array], axis
+            if start[0] is not None or (start[1] + offset < 0 and wraps is None):
                 raise NotTiled(f"{where} may be negative")
-            return Place(number, "", offset)
+            return Place(number, "", offset, wraps)
+        if wraps is not None:
+            raise NotTiled(f"{where} wraps around, and is no variable plus a constant")
         if base is None:
             # Below 0 it counts from the end.
             return Place(None, self._extent(array, axis) if offset < 0 else "", offset)
@@ -278,6 +309,19 @@ class _Indices:
 
     def _extent(self, array: str, axis: int) -> str:
         return f"{self.tiled[array]}.shape[{axis}]"
+
+    def _without_modulo(self, index: ast.expr) -> tuple[ast.expr, tuple[str, int] | None]:
+        """An index, and the extent by which it is taken modulo, if it is."""
+        match index:
+            case ast.BinOp(
+                left=left,
+                op=ast.Mod(),
+                right=ast.Subscript(
+                    value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=int(number))
+                ),
+            ) if name in self.tiled:
+                return left, (self.tiled[name], number)
+        return index, None
 
 
 def taken_apart(index: ast.expr) -> tuple[ast.expr | None, int]:

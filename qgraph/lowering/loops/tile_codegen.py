@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -109,11 +109,13 @@ class TileCode:
         inside = []
         for axis, place in enumerate(stage.places):
             assert place.axis is not None
+            if place.wraps is not None:
+                continue
             each = stage.task.axes[place.axis]
             start, count = ast.unparse(each.start), ast.unparse(each.count)
             low, high = region(stage, axis, str((self.sweeps - 1) * self.stencils.reach[axis]))
             inside.append(f"{start} <= {low} and {high} <= {start} + {count}")
-        return [f"if not ({' and '.join(inside)}):", *indented(lines)]
+        return [f"if not ({' and '.join(inside)}):", *indented(lines)] if inside else []
 
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
@@ -121,7 +123,7 @@ class TileCode:
         for key in self.stencils.leaves:
             old, _ = self.ends(key)
             lines.append(f"{in_tile(key)} = _heap_array({element_type(key)}, {', '.join(map(str, self.extents))})")
-            loaded = _copy(old, f"{in_tile(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo)
+            loaded = _copy(old, f"{in_tile(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo, self.stencils.wraps)
             lines += self.unless_overwritten(key, loaded)
         lines += ["for _sweep in _range(_sweeps):", *indented(self._iteration())]
         for key in self.stencils.leaves:
@@ -149,6 +151,9 @@ class TileCode:
         for position, axis in enumerate(stage.task.axes):
             start, count = ast.unparse(axis.start), ast.unparse(axis.count)
             along = [each for each, place in enumerate(stage.places) if place.axis == position]
+            if along and stage.places[along[0]].wraps is not None:
+                bounds += [f"{bound} - _from{along[0]}" for bound in region(stage, along[0])]
+                continue
             low, high = zip(*(region(stage, each) for each in along), strict=True) if along else ((), ())
             bounds += [f"_max({', '.join([start, *low])}) - _from{along[0]}" if along else start]
             stop = f"{start} + {count}"
@@ -205,17 +210,31 @@ class InTile(ast.NodeTransformer):
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        wrapping = ((axis, place.axis) for axis, place in enumerate(stage.places) if place.wraps is not None)
+        self._virtual = {axis: stage.task.axes[number].variable for axis, number in wrapping if number is not None}
 
     def statements(self) -> list[ast.stmt]:
         """A copy."""
-        return [self.visit(each) for each in copied(list(self._stage.task.body))]
+        return self.of(copied(list(self._stage.task.body)))
+
+    def of(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """``body``, changed in place. Variables of periodic axes go on beyond the ends; other names are what they are there."""
+        body = [self.visit(each) for each in body]
+        lines = []
+        for axis, variable in self._virtual.items():
+            if any(isinstance(node, ast.Name) and node.id == real(axis) for node in walk(body)):
+                lines.append(f"{real(axis)} = {variable} % {wraps_at(self._stage, axis)}")
+        return [*generated(*lines), *body]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """An element."""
         match node:
             case ast.Subscript(value=ast.Name(id=name) as array, slice=ast.Tuple(elts=elements) as index):
                 if name in self._stage.arrays:
-                    index.elts = [self._moved(self.visit(each), axis) for axis, each in enumerate(elements)]
+                    index.elts = [
+                        self._unwrapped(each, axis) if axis in self._virtual else self._moved(self.visit(each), axis)
+                        for axis, each in enumerate(elements)
+                    ]
                     array.id = in_tile(self._stage.arrays[name])
                     return node
         return self.generic_visit(node)
@@ -229,6 +248,13 @@ class InTile(ast.NodeTransformer):
         moved: ast.expr = ast.BinOp(index, ast.Sub(), load(f"_from{axis}"))
         return call_of("_assume_ge", moved, ast.Constant(0)) if place.axis is None else moved
 
+    def _unwrapped(self, index: ast.expr, axis: int) -> ast.expr:
+        """An index along a periodic axis, which has no end in a tile."""
+        if isinstance(index, ast.BinOp) and isinstance(index.op, ast.Mod):
+            index = index.left
+        _, offset = taken_apart(index)
+        return parsed(f"{self._virtual[axis]} + {offset} - _from{axis}")
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """What an array says of itself is the same in a tile."""
         if isinstance(node.value, ast.Name) and node.value.id in self._stage.arrays and node.attr in ("shape", "size", "ndim"):
@@ -239,6 +265,9 @@ class InTile(ast.NodeTransformer):
         """An array as a whole."""
         if node.id in self._stage.arrays:
             raise NotTiled(f"line {self._stage.task.span.line} hands on `{node.id}` as a whole")
+        for axis, variable in self._virtual.items():
+            if node.id == variable:
+                return ast.copy_location(ast.Name(real(axis), node.ctx), node)
         return node
 
 
@@ -272,6 +301,18 @@ def fixed(place: Place) -> str:
     return f"({place.base} + {place.offset})" if place.base else f"{place.offset}"
 
 
+def real(axis: int) -> str:
+    """The variable of a periodic axis as the loop has it."""
+    return f"_real{axis}"
+
+
+def wraps_at(stage: Stage, axis: int) -> str:
+    """The code of the extent of a periodic axis."""
+    end = stage.places[axis].wraps
+    assert end is not None
+    return f"{end[0]}.shape[{end[1]}]"
+
+
 def region(stage: Stage, axis: int, more: str = "") -> tuple[str, str]:
     """From where to where along an axis a sweep in a tile goes, the iterations after it considered: ``more`` for these."""
     below, above = stage.beyond[axis]
@@ -279,10 +320,15 @@ def region(stage: Stage, axis: int, more: str = "") -> tuple[str, str]:
     return f"_own{axis} - {below} - {more}", f"_end{axis} + {above} + {more}"
 
 
-def _copy(array: str, statement: str, first: str, halo: tuple[int, ...]) -> list[str]:
-    """Elements of ``array`` that lie in a tile, from ``first`` on to ``halo`` beyond what it owns."""
+def _copy(array: str, statement: str, first: str, halo: tuple[int, ...], wraps: Collection[int] = ()) -> list[str]:
+    """Elements of ``array`` that lie in a tile, from ``first`` on to ``halo`` beyond what it owns; some axes are periodic."""
     lines: list[str] = []
     for axis in range(AXES):
+        if axis in wraps:
+            inside = [f"_i{axis} = _assume_ge(_i % {array}.shape[{axis}], 0)", f"_k{axis} = _assume_ge(_i - _from{axis}, 0)"]
+            loop = f"for _i in _range({first}{axis}, _end{axis} + {halo[axis]}):"
+            lines += indented([loop, *indented(inside)], axis)
+            continue
         loop = f"for _i in _range(_max({first}{axis}, 0), _min(_end{axis} + {halo[axis]}, {array}.shape[{axis}])):"
         inside = [f"_i{axis} = _assume_ge(_i, 0)", f"_k{axis} = _assume_ge(_i{axis} - _from{axis}, 0)"]
         lines += indented([loop, *indented(inside)], axis)

@@ -8,9 +8,9 @@ import pytest
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles
 
-SHAPES = [(20, 31), (17, 25), (4, 60), (60, 4), (1, 1), (0, 5)]
+SHAPES = [(20, 31), (17, 25), (4, 60), (0, 5)]
 # The most iterations: where a loop ends at them, it does so anywhere in a block, which has up to six sweeps.
-MOST = (0, 1, 5, 6, 7, 11, 12, 13, 18, 31, 1000)
+MOST = (0, 1, 6, 7, 12, 13, 31, 1000)
 
 
 @pytest.fixture(autouse=True)

@@ -303,18 +303,10 @@ def a_sum(u, v, n):
     return total
 
 
-def periodic(u, v, n):
+def wider(u, v, n):
     for _ in qgraph.serial(range(n)):
         for i, j in qgraph.ndrange(*u.shape):
-            v[i, j] = u[(i + 1) % u.shape[0], j] + 1
-        for i, j in qgraph.ndrange(*u.shape):
-            u[i, j] = v[i, j] % 1009
-
-
-def negative(u, v, n):
-    for _ in qgraph.serial(range(n)):
-        for i, j in qgraph.ndrange(*u.shape):
-            v[i, j] = u[i - 1, j] + 1
+            v[i, j] = u[i - 5, j] + 1
         for i, j in qgraph.ndrange(*u.shape):
             u[i, j] = v[i, j] % 1009
 
@@ -372,8 +364,7 @@ def sum_of(u, i):
 NOT_TILED = {
     own_variable: "looks at the loop's own variable",
     a_sum: "is no parallel loop over elements alone",
-    periodic: "the index `(i + 1) % u.shape[0]` in line",
-    negative: "the index `i - 1` in line",
+    wider: "the index `i - 5` in line",
     transposed: "have other variables along axis 0",
     far: "it reaches 7 elements beyond what it stores, and a halo has 6",
     few: "it has 2 iterations, and it takes more for two passes to pay",
