@@ -238,6 +238,26 @@ def forget_types(target: Any, types: set[Any]) -> None:
             del found[asked]
 
 
+# --- passes: numba-cuda's have the same parts --------------------------------------------------------------------------
+
+
+def pass_of(cls: Any, manager: Any, machinery: Any) -> Any:
+    """The one object of a pass in the module ``machinery``, with what others found out about the passes of ``manager``."""
+    instance = NUMBA.part(machinery, "_pass_registry").get(cls).pass_inst
+    instance.analysis = NUMBA.part(manager, "_analysis")
+    return instance
+
+
+def set_definitions(function: Any, definitions: Any) -> None:
+    """Tell a function of Numba's IR what is assigned to its variables."""
+    NUMBA.replace(function, "_definitions", definitions)
+
+
+def without_phis(function: Any, strip: Any) -> Any:
+    """A function of Numba's IR without phi nodes; ``strip`` is the pass that takes them out."""
+    return NUMBA.part(strip, "_strip_phi_nodes")(function)
+
+
 # --- templates ---------------------------------------------------------------------------------------------------------
 
 

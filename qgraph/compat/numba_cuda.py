@@ -73,28 +73,7 @@ def flags_class() -> Any:
     return Flags
 
 
-# --- passes ------------------------------------------------------------------------------------------------------------
-
-
-def pass_of(cls: Any, manager: Any) -> Any:
-    """The one object of a pass, with what others found out about the passes of ``manager``."""
-    from numba.cuda.core import compiler_machinery
-
-    instance = NUMBA_CUDA.part(compiler_machinery, "_pass_registry").get(cls).pass_inst
-    instance.analysis = NUMBA_CUDA.part(manager, "_analysis")
-    return instance
-
-
-def set_definitions(function: Any, definitions: Any) -> None:
-    """Tell a function of Numba's IR what is assigned to its variables."""
-    NUMBA_CUDA.replace(function, "_definitions", definitions)
-
-
-def without_phis(function: Any) -> Any:
-    """A function of Numba's IR without phi nodes."""
-    from numba.cuda.core.typed_passes import PreLowerStripPhis
-
-    return NUMBA_CUDA.part(PreLowerStripPhis(), "_strip_phi_nodes")(function)
+# --- lowering ----------------------------------------------------------------------------------------------------------
 
 
 class LocalValues:

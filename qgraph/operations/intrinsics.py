@@ -83,6 +83,11 @@ def assume_u32(value: int) -> int:
     return value
 
 
+def unfused(value: Any) -> Any:
+    """``value``, with which no later operation is contracted: as if an array had held it meanwhile."""
+    return value
+
+
 def round_python(value: Any, digits: int) -> Any:
     """``round(value, digits)`` of one of Python's numbers, which NumPy would scale, round and scale back."""
     return round(value.item() if isinstance(value, np.generic) else value, digits)

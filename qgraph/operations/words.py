@@ -36,6 +36,7 @@ def _indices() -> Iterator[Operation]:
     yield Operation(functions=(intrinsics.quotient,), intrinsic=lambda code: code.division_word("quotient"))
     yield Operation(functions=(intrinsics.remainder,), intrinsic=lambda code: code.division_word("remainder"))
     yield Operation(functions=(intrinsics.assume_u32,), intrinsic=lambda code: code.assume_u32_word())
+    yield Operation(functions=(intrinsics.unfused,), intrinsic=lambda code: code.unfused_word())
 
 
 def _numbers() -> Iterator[Operation]:

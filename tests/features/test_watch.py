@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 import threading
+import time
 import types
 from typing import Any
 
@@ -462,9 +463,11 @@ def test_it_is_read_while_the_loop_runs(rig: Any) -> None:
         early: list[int] = []
 
         ended = threading.Event()
+        # Where nothing is told the loop would run for hours.
+        deadline = time.monotonic() + 20
 
         def look() -> None:
-            while not early and not ended.is_set():
+            while not early and not ended.is_set() and time.monotonic() < deadline:
                 history = seen.history
                 if len(history) > 2:
                     early.append(int(history["iteration"][-1]))

@@ -70,6 +70,7 @@ def three_reference(a, b, scale):
     return a, b, a - b
 
 
+@pytest.mark.without_bounds_check
 def test_a_chain_is_one_graph(path):
     kernel = cuda_kernel(three, path)
     for n in (1, 255, 256, 257, 100_000):
@@ -665,6 +666,7 @@ print(kernel.last_launch.path)
     assert printed == ["True"] * 5 + [PATH_OF_LOOPS[path]]
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("path", list(PATHS))
 @pytest.mark.unsanitized(reason="runs in a process of its own")
 def test_an_illegal_address_is_reported_by_whoever_waits(path, tmp_path):

@@ -22,6 +22,7 @@ def one(x, u):
     x[0] = u[0, 0] + 1
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("options", [{}, {"block_size": 64}], ids=str)
 @pytest.mark.parametrize("function", [line, rows, one], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("n", [1, 37, 300])

@@ -46,6 +46,7 @@ def same_as_python(kernel, make, *rest):
             np.testing.assert_array_equal(qgraph.to_numpy(got), wanted)
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("options", [{}, {"graph": False}, {"block_size": 64}], ids=str)
 def test_loops_side_by_side_follow_the_sizes_without_another_graph(options):
     kernel = qgraph.kernel(backend="cuda", fuse=True, **options)(apart)
@@ -55,6 +56,7 @@ def test_loops_side_by_side_follow_the_sizes_without_another_graph(options):
     assert (kernel.last_launch.nodes, kernel.last_launch.tasks) == (1, 3)
 
 
+@pytest.mark.without_bounds_check
 def test_loops_side_by_side_are_one_node():
     kernel = qgraph.kernel(backend="cuda", fuse=True)(apart)
     assert nodes_of(kernel, *map(on_device, args_of(5, 6, 7))) == 1
@@ -71,6 +73,7 @@ def turns(a, b, c, flag):
         flag[0] -= 1
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("conditional", ["auto", "host"])
 def test_fused_loops_in_a_device_loop(conditional):
     kernel = qgraph.kernel(backend="cuda", fuse=True, conditional=conditional)(turns)
@@ -92,6 +95,7 @@ def chain(a, b, c):
     return s
 
 
+@pytest.mark.without_bounds_check
 def test_joined_loops_with_a_sum():
     kernel = qgraph.kernel(backend="cuda", fuse=True)(chain)
     for n in (1, 1000, 300_000):
@@ -110,6 +114,7 @@ def filled(a, b, c):
     c[:] = 0
 
 
+@pytest.mark.without_bounds_check
 def test_fills_share_a_kernel():
     kernel = qgraph.kernel(backend="cuda", fuse=True)(filled)
     for sizes in ((5, 600, 70_000), (9, 0, 1)):

@@ -39,6 +39,7 @@ def agrees(kernel, *args):
     return found
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("function", ALL, ids=lambda each: each.__name__)
 def test_any_number_of_iterations(function, monkeypatch):
     kernel = made(function, True, monkeypatch)

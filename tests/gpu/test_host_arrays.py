@@ -37,6 +37,7 @@ def stepped(x, y):
         x[i] += y[i]
 
 
+@pytest.mark.without_bounds_check
 def test_the_nodes():
     k = qgraph.kernel(stepped, backend="cuda")
     x, y = on_device(np.arange(5.0)), on_device(np.ones(5))

@@ -73,6 +73,7 @@ class Event:
 # --- kernels and memory -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.without_bounds_check
 def test_kernel():
     def kernel(x):
         for i in range(x.shape[0]):
@@ -89,6 +90,7 @@ def fill(x):
         x[i] = 0
 
 
+@pytest.mark.without_bounds_check
 def test_memset():
     k = cuda_kernel(fill)
     arrays = [on_device(np.ones(n, np.float32)) for n in (1000, 7, 0, 1 << 20, 1000)]
@@ -104,6 +106,7 @@ def inside(m):
         m[i, j] = -2
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "float32"])
 def test_memset_of_the_inside_of_a_matrix(dtype):
     k = cuda_kernel(inside)
@@ -135,6 +138,7 @@ def copy(x, y):
         y[i] = x[i]
 
 
+@pytest.mark.without_bounds_check
 def test_memcpy():
     k = cuda_kernel(copy)
     for n in (1000, 5, 0, 1 << 20, 1000):
@@ -151,6 +155,7 @@ def corner(x, y):
         y[i, j] = x[i, j]
 
 
+@pytest.mark.without_bounds_check
 def test_memcpy_with_a_pitch():
     k = cuda_kernel(corner)
     for large, small in (((5, 7), (3, 4)), ((5, 7), (3, 4)), ((3, 4), (3, 4)), ((9, 8), (4, 4))):
@@ -202,6 +207,7 @@ def test_fills_without_one_graph(options):
         assert (qgraph.to_numpy(y) == 3).all()
 
 
+@pytest.mark.without_bounds_check
 def test_slices():
     def kernel(x, y, m):
         x[1:-1] = 0
@@ -380,6 +386,7 @@ def marked(x, before, after):
     qgraph.record(after)
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("options", [{}, {"graph": False}])
 def test_record_and_wait(options):
     k, x = cuda_kernel(marked, **options), on_device(np.zeros(4))
@@ -405,6 +412,7 @@ def told(x, y, flag, n):
         y[i] = x[i] * 10.0 + flag[0]
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("options", [{}, {"graph": False}])
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
 def test_write_value(options, dtype):

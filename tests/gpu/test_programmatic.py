@@ -155,6 +155,7 @@ def after_unequal(a, b, c, d, rounds):
     return a, b, c, d
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize(
     "sizes", [(1, 1, 1, 1), (300, 1000, 7, 1000), (64, 100_000, 3, 5), (2_000_000, 10, 2_000_000, 9), (5, 0, 0, 8)]
 )
@@ -186,6 +187,7 @@ def many_of(count):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("count", [2, 9, 33])
 def test_long_rows(count, tmp_path):
     file = tmp_path / "many.py"
@@ -211,6 +213,7 @@ def test_long_rows(count, tmp_path):
     assert kernel.stats.graph_builds == 1
 
 
+@pytest.mark.without_bounds_check
 def test_whoever_launches_the_graph_gets_that_of_the_plan():
     kernel = qgraph.kernel(backend="cuda")(unequal)
     plain = [np.arange(n) for n in (300, 1000, 7, 1000)]

@@ -266,6 +266,7 @@ def test_inside_somebody_elses_capture(torch):
 # --- in kernels --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("options", PATHS)
 @pytest.mark.parametrize("words", [False, True], ids=["everything", "reads and writes"])
 def test_in_straight_line_code(torch, options, words):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -44,9 +46,32 @@ def far_away(u, v, n):
         u, v = v, u
 
 
+def shifted(u, v, n):
+    """What is written first lies beside the variables."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(u.shape[0] - 2, (1, u.shape[1] - 1)):
+            v[i + 2, j - 1] = (u[i, j] + 3 * u[i + 1, j - 1] + 5 * u[i + 2, j + 1] + i - 2 * j) % 1009
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = (v[i, j] + u[i, j]) % 997
+
+
+def leaky(u, v, n):
+    """A product is what one sweep stores and the next one adds to."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = 0.3 * ((u[i - 1, j] + u[i + 1, j]) + (u[i, j - 1] + u[i, j + 1]))
+        u, v = v, u
+
+
+@functools.cache
+def kernel_of(function, *options):
+    """Compiled once for all shapes."""
+    return qgraph.kernel(backend="cuda", **dict(options))(function)
+
+
 def run(function, arrays, count, **options):
     """What the arrays hold after a call."""
-    kernel = qgraph.kernel(backend="cuda", **options)(function)
+    kernel = kernel_of(function, *options.items())
     moved = [qgraph.asarray(array.copy(), backend="cuda") for array in arrays]
     if options.get("fuse"):
         assert "in two passes over memory" in str(kernel.plan(*moved, count))
@@ -55,7 +80,7 @@ def run(function, arrays, count, **options):
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
-@pytest.mark.parametrize("function", [counting, in_place, far_away])
+@pytest.mark.parametrize("function", [counting, in_place, far_away, shifted])
 def test_integers_are_those_of_the_plain_loop(function, dtype):
     for shape in SHAPES:
         arrays = [np.random.default_rng(k).integers(0, 1000, shape).astype(dtype) for k in range(2)]
@@ -72,6 +97,15 @@ def test_floats_are_those_of_the_plain_loop(function, dtype):
         for count in COUNTS:
             for mine, plain in zip(run(function, arrays, count, fuse=True), run(function, arrays, count), strict=True):
                 np.testing.assert_allclose(mine, plain, rtol=1e-5, atol=1e-5, err_msg=f"{shape}, {count}")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_same_bits_without_contraction(dtype):
+    """Nothing is contracted in a sweep here, and nothing may be from one sweep to the next, which registers connect."""
+    arrays = [np.random.default_rng(k).random((700, 900)).astype(dtype) for k in range(2)]
+    for count in (16, 60):
+        for mine, plain in zip(run(leaky, arrays, count, fuse=True), run(leaky, arrays, count), strict=True):
+            np.testing.assert_array_equal(mine, plain)
 
 
 @pytest.mark.parametrize("options", [{"graph": False}, {"conditional": "host"}], ids=str)

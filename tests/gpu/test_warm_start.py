@@ -62,6 +62,7 @@ def start(tmp_path):
     return run
 
 
+@pytest.mark.without_bounds_check
 def test_a_second_process_runs_without_a_compiler(start):
     cold = start()
     assert all(cold["right"])

@@ -60,10 +60,11 @@ class ReductionCode:
     @property
     def names(self) -> Globals:
         """The globals of the generated statements, and of the task's own."""
-        return {**task_names(self._task, self._dtypes), **self._own_names, **BUILTINS}
+        return {**task_names(self._task, self._dtypes), **self.own_names, **BUILTINS}
 
     @property
-    def _own_names(self) -> Globals:
+    def own_names(self) -> Globals:
+        """The globals of the generated statements alone."""
         names: dict[str, object] = {"_infinity": math.inf, "_copysign": math.copysign}
         names |= {"_word": np.dtype("int64"), "_atomic_add": language.atomic_add}
         for variable in self._carried:
@@ -80,7 +81,7 @@ class ReductionCode:
     @property
     def next_names(self) -> Globals:
         """Those of ``cuda_next``, in the kernel of another task."""
-        return {**self._own_names, "_across": intrinsics.across}
+        return {**self.own_names, "_across": intrinsics.across}
 
     def numbering(self, number: str = "_t") -> Statements:
         """The statement that keeps the ``number`` of the iteration, where the body asks for it."""
@@ -355,6 +356,15 @@ class ReductionCode:
         """Combine the results of ``_chunks`` chunks, in order, and then the places with them."""
         combine = indented([*self._load("_part"), *self._combine])
         return generated(*self.identities, "for _part in _range(_chunks):", *combine, *self._finish)
+
+    def of_parts(self, count: str, part: str) -> list[str]:
+        """Lines that combine ``count`` results of one reduction, in order, and then its place with them.
+
+        ``part``: the code of one, with its number ``_part``.
+        """
+        (variable,) = self._carried
+        combine = indented([f"{variable.local}_b = {part}", *self._combine])
+        return [*self.identities, f"for _part in _range({count}):", *combine, *self._finish]
 
     def reassociable_sums(self) -> tuple[list[ast.stmt], dict[str, object]]:
         """The body with sums, products and extremes of floats in whatever order vectorises, and the globals that this needs."""

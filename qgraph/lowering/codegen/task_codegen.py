@@ -60,6 +60,7 @@ BUILTINS = {
     "_quotient": intrinsics.quotient,
     "_remainder": intrinsics.remainder,
     "_assume_u32": intrinsics.assume_u32,
+    "_unfused": intrinsics.unfused,
 }
 # What stamps of a profile call.
 STAMP_NAMES: Globals = {"_clock": intrinsics.clock, "_atomic_add": language.atomic_add}

@@ -15,6 +15,7 @@ from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.rounded_floats import Rounded, refusal
 from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.ptx.ptx_rewrite import UNFUSED
 from qgraph.operations import intrinsics
 
 
@@ -66,6 +67,31 @@ def assume_u32_word() -> Intrinsic:
         return builder.zext(builder.trunc(args[0], ir.IntType(32)), args[0].type)
 
     return Intrinsic("assume_u32", signature(types.intp, types.intp), emit)
+
+
+def unfused_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.unfused``: a move that NVVM cannot look through; ``with_unfused`` tells ptxas."""
+    moves = {ir.FloatType(): ("f", "b32"), ir.DoubleType(): ("d", "b64")}
+
+    def moved(builder: Any, value: ir.Value) -> ir.Value:
+        if isinstance(value.type, ir.LiteralStructType):
+            for part in range(2):
+                value = builder.insert_value(value, moved(builder, builder.extract_value(value, part)), part)
+            return value
+        if value.type not in moves:
+            return value
+        register, bits = moves[value.type]
+        text = f"mov.{bits} $0, $1; {UNFUSED}"
+        return builder.asm(ir.FunctionType(value.type, [value.type]), text, f"={register},{register}", [value], False)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return moved(builder, args[0])
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        value = plain(args[0])
+        return context.make_signature(value, value)
+
+    return Intrinsic("unfused", typer, emit)
 
 
 def bound_word(*, assume: bool) -> Intrinsic:

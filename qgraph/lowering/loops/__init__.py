@@ -5,6 +5,6 @@ may (all loops of the body are proved parallel, each index is a variable plus a 
 backwards through the body: what a loop stores beyond a tile is the most that a later one, or the tile itself, needs there, and
 what it needs is that plus the offsets of its accesses. A body that needs ``r`` more elements than what comes behind it needs
 ``k * r`` for ``k`` iterations. ``tile_codegen.py`` writes a pass, ``block_codegen.py`` one for CUDA, where a block of threads
-has a tile in shared memory. All tiles compute what they share from the same values by the same statements, so each element
-has the bits of the plain loop.
+has a tile in shared memory, and ``register_tiles.py`` what it does far from every edge. All tiles compute what they share from
+the same values by the same statements, so each element has the bits of the plain loop.
 """

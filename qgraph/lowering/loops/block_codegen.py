@@ -15,7 +15,8 @@ from qgraph.ir.trees import load
 from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import stored_in
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, shared_arrays, walk
-from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
+from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
+from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile, runs_together
 from qgraph.lowering.loops.stencils import AXES, Access, NotTiled, Stage
 from qgraph.lowering.loops.tile_codegen import (
     InTile,
@@ -30,9 +31,6 @@ from qgraph.lowering.loops.tile_codegen import (
 )
 from qgraph.source import copied
 
-# The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
-_TOGETHER = 400
-
 
 @dataclass(frozen=True, slots=True)
 class BlockCode(TileCode):
@@ -43,6 +41,30 @@ class BlockCode(TileCode):
 
     rows: int = 1
     lanes: int = 1
+    held: int = 0
+
+    @property
+    def registers(self) -> RegisterTile | str:
+        """What a thread does of a tile far from every edge, or why it keeps nothing in registers."""
+        tile = RegisterTile(self, self.rows, self.extents[1] // self.lanes, self.lanes)
+        try:
+            tile.refuse(self.held)
+        except NotInRegisters as reason:
+            return str(reason)
+        return tile
+
+    @property
+    def kept(self) -> int:
+        """Bytes that a thread keeps in registers from sweep to sweep."""
+        found = self.registers
+        return found.held if isinstance(found, RegisterTile) else 0
+
+    @property
+    def note(self) -> str:
+        """What the plan says of it."""
+        found = self.registers
+        where = found.note if isinstance(found, RegisterTile) else f"not in registers: {found}"
+        return f"{self._extent_note}, {where}"
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -52,22 +74,45 @@ class BlockCode(TileCode):
     @property
     def shared(self) -> int:
         """Bytes of shared memory that a launch must ask for."""
-        sizes = [np.dtype(self.arrays[leaf].dtype).itemsize for leaf, *_ in self.stencils.leaves.values()]
-        used = shared_bytes(sizes, self.extents)
-        return used if used > STATIC_SHARED else 0
+        return self.used if self.used > STATIC_SHARED else 0
+
+    @property
+    def used(self) -> int:
+        """Bytes of shared memory of a block."""
+        end = 0
+        for leaf, *_ in self.stencils.leaves.values():
+            end = shared_place(end) + np.dtype(self.arrays[leaf].dtype).itemsize * self._elements
+        return end
+
+    @property
+    def _elements(self) -> int:
+        """Of a tile in shared memory."""
+        size, registers = self.extents[0] * self.extents[1], self.registers
+        return max(size, registers.elements) if isinstance(registers, RegisterTile) else size
 
     def names(self) -> dict[str, object]:
         """The globals of ``body``."""
         types = {element_type(key): np.dtype(self.arrays[name].dtype) for key, (name, *_) in self.stencils.leaves.items()}
-        functions = {sweep_name(number): self._function(stage) for number, stage in enumerate(self.stencils.stages)}
+        functions = {sweep_name(number): self._function(number, stage) for number, stage in enumerate(self.stencils.stages)}
+        if isinstance(self.registers, RegisterTile):
+            functions |= self.registers.names()
         return {**BUILTINS, **types, **functions}
 
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
-        size = self.extents[0] * self.extents[1]
-        memory = [f"{in_tile(key)} = _cuda.shared.array({size}, {element_type(key)})" for key in self.stencils.leaves]
+        memory = [f"{in_tile(key)} = _cuda.shared.array({self._elements}, {element_type(key)})" for key in self.stencils.leaves]
         lines = ["_lane = _assume_u32(_cuda.threadIdx.x)", "_part = _assume_u32(_cuda.threadIdx.y)"]
         lines += [self.count(), *self.places()]
+        registers = self.registers
+        if isinstance(registers, RegisterTile):
+            lines += [f"if {registers.inside()}:", *indented(registers.body()), "else:", *indented(self._in_shared())]
+        else:
+            lines += self._in_shared()
+        return [*shared_arrays(self.stencils.stages[0].task.span, memory), *generated(*lines)]
+
+    def _in_shared(self) -> list[str]:
+        """The same of a tile anywhere: all elements are in shared memory."""
+        lines: list[str] = []
         for key in self.stencils.leaves:
             lines += self.unless_overwritten(key, self._load(self.ends(key)[0], in_tile(key)))
         lines += ["_cuda.syncthreads()", "_left = _sweeps", "while _left > 0:"]
@@ -77,7 +122,7 @@ class BlockCode(TileCode):
             lines += indented(iteration)
         for key in self.stencils.leaves:
             lines += self.unless_overwritten(key, self._store(self.ends(key)[1], in_tile(key)))
-        return [*shared_arrays(self.stencils.stages[0].task.span, memory), *generated(*lines)]
+        return lines
 
     def _turn(self, stands: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """One iteration of the loop. ``stands``: which tile each name stands for; and the same behind it."""
@@ -97,13 +142,14 @@ class BlockCode(TileCode):
         """
         rows, columns = range(self.rows), range(0, self.extents[1], self.lanes)
         lines = [
-            f"_i0_{r} = _assume_ge(_max(_min(_from0 + _part * {self.rows} + {r}, {array}.shape[0] - 1), 0), 0)" for r in rows
+            f"_i0{tile}_{r} = _assume_ge(_max(_min(_from0 + _part * {self.rows} + {r}, {array}.shape[0] - 1), 0), 0)"
+            for r in rows
         ]
-        lines += [f"_i1_{c} = _assume_ge(_max(_min(_from1 + _lane + {c}, {array}.shape[1] - 1), 0), 0)" for c in columns]
-        lines += [f"_loaded_{r}_{c} = {array}[_i0_{r}, _i1_{c}]" for r in rows for c in columns]
-        lines.append(f"_at = _assume_u32(_part * {self.rows * self.extents[1]} + _lane)")
+        lines += [f"_i1{tile}_{c} = _assume_ge(_max(_min(_from1 + _lane + {c}, {array}.shape[1] - 1), 0), 0)" for c in columns]
+        lines += [f"_loaded{tile}_{r}_{c} = {array}[_i0{tile}_{r}, _i1{tile}_{c}]" for r in rows for c in columns]
+        lines.append(f"_at{tile} = _assume_u32(_part * {self.rows * self.extents[1]} + _lane)")
         return lines + [
-            f"{tile}[_assume_u32(_at + {r * self.extents[1] + c})] = _loaded_{r}_{c}" for r in rows for c in columns
+            f"{tile}[_assume_u32(_at{tile} + {r * self.extents[1] + c})] = _loaded{tile}_{r}_{c}" for r in rows for c in columns
         ]
 
     def _store(self, array: str, tile: str) -> list[str]:
@@ -141,7 +187,7 @@ class BlockCode(TileCode):
         call = f"{sweep_name(number)}({', '.join(given)})"
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
-    def _function(self, stage: Stage) -> Function:
+    def _function(self, number: int, stage: Stage) -> Function:
         """What a thread does of a loop in a tile: rows from ``_low0`` on are dealt out, so all threads but a few have as many.
 
         The last of them begins where it has as many, too, and leaves the stores of rows of others to those.
@@ -160,7 +206,7 @@ class BlockCode(TileCode):
             "        one",
             one=one,
         )
-        if self.rows > 1 and each.can_jam:
+        if self.rows > 1 and runs_together(stage):
             together, stores = each.jammed(self.rows)
             body = generated(
                 f"if _high0 - _low0 >= {self.rows}:",
@@ -180,14 +226,6 @@ class BlockCode(TileCode):
         arguments = [f"{bound}{axis}" for axis in range(AXES) for bound in ("_low", "_high")]
         arguments += ["_lane", "_part", *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
         return make_function(f"{task.name}_sweep", arguments, [*begin, *body, *rows], {**task.names, **BUILTINS}, task.span)
-
-
-def shared_bytes(sizes: Sequence[int], extents: Sequence[int]) -> int:
-    """Bytes of a tile of each of some arrays, with elements of so many bytes."""
-    end = 0
-    for size in sizes:
-        end = shared_place(end) + size * extents[0] * extents[1]
-    return end
 
 
 class _InBlock:
@@ -236,34 +274,6 @@ class _InBlock:
             assert isinstance(node.value, ast.Name)
             node.value.id = in_tile(access.array)
         return [InTile(self._stage).visit(each) for each in body]
-
-    @property
-    def can_jam(self) -> bool:
-        """Whether loads of several iterations may come before the stores of all: no iteration looks at what it stored."""
-        body = self._stage.task.body
-        nodes = list(operations(body, self._stage.task.names))
-        if (
-            len(nodes) > _TOGETHER
-            or has_loops(nodes)
-            or any(isinstance(each, ast.comprehension | ast.Lambda) for each in nodes)
-        ):
-            return False
-        written: set[str] = set()
-        for statement in body:
-            match statement:
-                case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
-                    pass
-                case _:
-                    return False
-            stores = [each for each in ast.walk(target) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
-            if written & self._touched(statement) or stores not in ([], [target]):
-                return False
-            written |= self._touched(target)
-        return True
-
-    def _touched(self, node: ast.AST) -> set[str]:
-        arrays = self._stage.arrays
-        return {arrays[each.id] for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in arrays}
 
     def jammed(self, rows: int) -> tuple[Statements, Statements]:
         """What ``rows`` iterations compute, and then their stores."""

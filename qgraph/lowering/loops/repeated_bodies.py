@@ -83,16 +83,16 @@ def in_turns(loop: Loop, turns: Loop, many: str, most: int, also: str = "1") -> 
     looking = Effects(frozenset({counter.left.name}), frozenset({loop.condition_slot.name}))
     turns = replace(
         turns,
-        enter=_deciding(enter, enter.name, enter.body[:-1], f"{left} > {most}{'' if also == '1' else f' and {also} != 0'}"),
+        enter=deciding(enter, enter.name, enter.body[:-1], f"{left} > {most}{'' if also == '1' else f' and {also} != 0'}"),
         test_first=True,
-        condition=_deciding(condition, f"{condition.name}_many", skipping, f"{left} > {most}"),
+        condition=deciding(condition, f"{condition.name}_many", skipping, f"{left} > {most}"),
         counter=None,
     )
-    rest = replace(_deciding(condition, f"{condition.name}_rest", [], f"{left} > 0"), role="enter", effects=looking)
+    rest = replace(deciding(condition, f"{condition.name}_rest", [], f"{left} > 0"), role="enter", effects=looking)
     return turns, replace(loop, enter=rest)
 
 
-def _deciding(task: Task, name: str, first: Statements, test: str) -> Task:
+def deciding(task: Task, name: str, first: Statements, test: str) -> Task:
     """``task`` with other statements before its last one, which decides by ``test``."""
     (last,) = copied([task.body[-1]])
     assert isinstance(last, ast.Expr)

@@ -59,6 +59,16 @@ class Stage:
     places: tuple[Place, ...]
     beyond: tuple[tuple[int, int], ...] = ()
 
+    def along(self, position: int) -> int | None:
+        """The axis of arrays along which variable number ``position`` goes."""
+        return next((each for each, place in enumerate(self.places) if place.axis == position), None)
+
+    @property
+    def anchor(self) -> tuple[int, ...]:
+        """How far from the variables the first element is that it writes, or looks at where it writes none."""
+        access = next((each for each in self.accesses if each.writes), self.accesses[0])
+        return tuple(place.offset for place in access.places)
+
 
 @dataclass(frozen=True, slots=True)
 class Trade:
@@ -134,14 +144,21 @@ def stencils_of(loop: Loop, program: Program, arrays: Mapping[str, ArrayType]) -
     Raises:
         NotTiled: it cannot.
     """
-    if loop.counter is None or loop.enter is None:
-        raise NotTiled("how many iterations it has is not known when it begins")
     if not all(isinstance(each, TaskStatement) for each in loop.body):
         raise NotTiled("there is more in it than loops")
     tasks = [task for each in loop.body if isinstance(each, TaskStatement) for task in each.task.written]
+    return stencils_in(tasks, loop.condition.effects.writes, program, arrays)
+
+
+def stencils_in(tasks: Sequence[Task], moving: frozenset[str], program: Program, arrays: Mapping[str, ArrayType]) -> Stencils:
+    """Some loops that follow each other, and tasks in which names change places, none of which may touch ``moving``.
+
+    Raises:
+        NotTiled: they cannot run in tiles.
+    """
     sweeps = [task for task in tasks if not task.moves]
     for task in sweeps:
-        _refuse_task(task, loop.condition.effects.writes)
+        _refuse_task(task, moving)
     written = frozenset().union(*(task.effects.writes for task in sweeps))
     touched = frozenset().union(*(task.effects.touched for task in sweeps))
     if any(touched.issuperset(pair) and not written.isdisjoint(pair) for pair in program.aliases):
@@ -211,10 +228,10 @@ def _stage(task: Task, keys: Mapping[str, str], indices: _Indices) -> Stage:
     if any(node.id in variables and isinstance(node.ctx, ast.Store) for node in names):
         raise NotTiled(f"line {task.span.line} assigns to its own variable")
     accesses = tuple(_accesses(task, arrays, indices))
-    writes = [access for access in accesses if access.writes]
-    if not writes:
+    anchors = sorted(accesses, key=lambda access: not access.writes)
+    if not anchors:
         raise NotTiled(f"line {task.span.line} writes nowhere that is seen")
-    places = tuple(_common(task, accesses, axis, writes[0]) for axis in range(AXES))
+    places = tuple(_common(task, accesses, axis, anchors[0]) for axis in range(AXES))
     return Stage(task, arrays, tuple(_relative(access, places) for access in accesses), places)
 
 
@@ -329,6 +346,9 @@ def _with_beyond(steps: Sequence[Stage | Trade]) -> list[Stage | Trade]:
 def _beyond(stage: Stage, needs: _Needs) -> tuple[tuple[int, int], ...]:
     """How far below and above what the tile owns the loop's variables go, along each axis."""
     writes = [access for access in stage.accesses if access.writes]
+    if not writes:
+        # What it looks at of what the tile owns.
+        return tuple((offset, -offset) for offset in stage.anchor)
     return tuple(
         (
             max(_need(needs, each.array)[axis][0] + each.places[axis].offset for each in writes),

@@ -43,6 +43,10 @@ class TileCode:
     @property
     def note(self) -> str:
         """What the plan says of it."""
+        return self._extent_note
+
+    @property
+    def _extent_note(self) -> str:
         tile, halo, reach = (
             " by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo), dict.fromkeys(self.stencils.reach))
         )
@@ -73,7 +77,7 @@ class TileCode:
     def names(self) -> dict[str, object]:
         """The globals of ``body``."""
         types = {element_type(key): np.dtype(self.arrays[name].dtype).type for key, (name, *_) in self.stencils.leaves.items()}
-        functions = {sweep_name(number): self._function(stage) for number, stage in enumerate(self.stencils.stages)}
+        functions = {sweep_name(number): self._function(number, stage) for number, stage in enumerate(self.stencils.stages)}
         return {**BUILTINS, "_heap_array": intrinsics.heap_array, **types, **functions}
 
     @property
@@ -153,8 +157,12 @@ class TileCode:
             if place.axis is None:
                 first, end = region(stage, each)
                 conditions.append(f"{first} <= {fixed(place)} < {end}")
-        call = f"{sweep_name(number)}({', '.join([*bounds, *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)])})"
+        call = f"{sweep_name(number)}({', '.join([*bounds, *self.given(stage)])})"
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
+
+    def given(self, stage: Stage) -> list[str]:
+        """What a sweep is called with behind its bounds."""
+        return [*origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
 
     def passed(self, stage: Stage) -> list[str]:
         """The names that a loop reads from outside, tiles aside: arguments, host values and scalars."""
@@ -167,14 +175,18 @@ class TileCode:
         more = [*(name for name, _ in task.scalars), *(each.local for each in task.selections)]
         return [*(parameter.name for parameter in parameters), *(name for name in more if name in used)]
 
-    def _function(self, stage: Stage) -> Function:
+    def _function(self, number: int, stage: Stage) -> Function:
         """One sweep of a loop over its part of the tile."""
+        arguments, body = self._nest(stage, InTile(stage).statements())
+        return make_function(f"{stage.task.name}_sweep", arguments, body, {**stage.task.names, **BUILTINS}, stage.task.span)
+
+    def _nest(self, stage: Stage, body: Statements) -> tuple[list[str], Statements]:
+        """The loops around ``body``, and the arguments of a function of them."""
         task = stage.task
-        body: Statements = InTile(stage).statements()
         bounds: list[str] = []
         for position in reversed(range(len(task.axes))):
             axis = task.axes[position]
-            along = next((each for each, place in enumerate(stage.places) if place.axis == position), None)
+            along = stage.along(position)
             index = f"_k{position}"
             bounds[:0] = [f"_first{position}", f"_stop{position}"]
             if along is None:
@@ -185,8 +197,7 @@ class TileCode:
                 value = f"_assume_ge({index}, {least}) + _from{along}"
             loop = [f"for {index} in _range(_first{position}, _stop{position}):", f"    {axis.variable} = {value}", "    body"]
             body = generated(*loop, body=body)
-        arguments = [*bounds, *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
-        return make_function(f"{task.name}_sweep", arguments, body, {**task.names, **BUILTINS}, task.span)
+        return [*bounds, *self.given(stage)], body
 
 
 class InTile(ast.NodeTransformer):

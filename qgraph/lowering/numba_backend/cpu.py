@@ -38,6 +38,7 @@ from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper
 from qgraph.lowering.numba_backend.cpu_parallel import parallel_word
 from qgraph.lowering.numba_backend.cpu_runtime import OWN, add_symbols, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
+from qgraph.lowering.numba_backend.fast_passes import FastPasses
 from qgraph.lowering.numbers.compile_errors import kernel_errors
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.type_promotion import plain
@@ -208,16 +209,37 @@ def index_tuple_type(count: int) -> Any:
     return types.UniTuple(types.int64, count)
 
 
-class _Typer(compiler.CompilerBase):
-    """Numba's pipeline up to the types of all variables."""
+class _Compiler(compiler.Compiler):
+    """Numba's hook for a pipeline."""
+
+    # The same for all functions, and expensive to make.
+    _passes: FastPasses | None = None
 
     def define_pipelines(self) -> list[Any]:
         """Numba's hook."""
-        manager = compiler.DefaultPassBuilder.define_untyped_pipeline(self.state)
-        manager.add_pass(NopythonTypeInference, "types")
-        manager.add_pass(_Typed, "done")
-        manager.finalize()
-        return [manager]
+        if self.state.func_ir is not None:
+            pipelines: list[Any] = super().define_pipelines()
+            return pipelines
+        if _Compiler._passes is None:
+            (numbas,) = super().define_pipelines()
+            _Compiler._passes = FastPasses(numbas, "numba.core", {})
+        return [_Compiler._passes]
+
+
+class _Typer(compiler.CompilerBase):
+    """Numba's pipeline up to the types of all variables."""
+
+    _passes: FastPasses | None = None
+
+    def define_pipelines(self) -> list[Any]:
+        """Numba's hook."""
+        if _Typer._passes is None:
+            manager = compiler.DefaultPassBuilder.define_untyped_pipeline(self.state)
+            manager.add_pass(NopythonTypeInference, "types")
+            manager.add_pass(_Typed, "done")
+            manager.finalize()
+            _Typer._passes = FastPasses(manager, "numba.core", {})
+        return [_Typer._passes]
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -384,7 +406,9 @@ def _compile(
     flags.no_cpython_wrapper = not entry
     flags.release_gil = entry
     flags.noalias = noalias
-    compiled = compiler.compile_internal(typing, typing.target, session.library, function, args, result, flags, {})
+    compiled = compiler.compile_extra(
+        typing, typing.target, function, args, result, flags, {}, library=session.library, pipeline_class=_Compiler
+    )
     session.compiled.append(compiled)
     return compiled
 

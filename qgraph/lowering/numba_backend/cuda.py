@@ -40,6 +40,7 @@ from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import (
     canonical,
     with_shared_by_launch,
+    with_unfused,
     without_fused_negations,
     without_results,
     without_unread_parameters,
@@ -295,7 +296,7 @@ def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> 
     with _NVVM_LOCK:
         text: str = unit.compile().decode()
     text = with_shared_by_launch(text.strip("\x00").strip())
-    text = without_unread_parameters(without_fused_negations(without_results(text)))
+    text = without_unread_parameters(without_fused_negations(without_results(with_unfused(text))))
     if capability >= PROGRAMMATIC:
         _check_waits_first(text)
         text = _wait_late(text)

@@ -29,6 +29,12 @@ class _Index:
     z: int = 1
 
 
+class _Local:
+    """What each thread has alone."""
+
+    array = staticmethod(np.empty)
+
+
 class Threads:
     """What a kernel finds as ``cuda``: the place of the thread that runs now, and the shared memory of its block.
 
@@ -53,6 +59,11 @@ class Threads:
         if number == len(self._shared):
             self._shared.append(np.empty(shape, dtype))
         return self._shared[number]
+
+    @property
+    def local(self) -> type[_Local]:
+        """As ``numba.cuda.local``."""
+        return _Local
 
     def grid(self, axes: int) -> int | tuple[int, int]:
         """As ``numba.cuda.grid``."""

@@ -16,6 +16,9 @@ _ATOMIC = re.compile(
     r"\s+(?P<old>%\w+),\s*(?P<rest>[^;]+;)"
 )
 _NEGATION = re.compile(r"\bneg\.s(?P<bits>16|32)\s+(?P<to>%\w+),\s*(?P<of>%\w+);")
+# Stands where a value is not to be contracted with what is made of it.
+UNFUSED = "/* unfused */"
+_PRODUCT = re.compile(r"\bmul\.(?=(ftz\.)?f(32|64)\b)")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
 
@@ -59,6 +62,11 @@ def without_fused_negations(ptx: str) -> str:
     and forgets the sign of ``y``: that instruction has no negated operands.
     """
     return _NEGATION.sub(r"not.b\g<bits> \g<to>, \g<of>;\n\tadd.s\g<bits> \g<to>, \g<to>, 1;", ptx)
+
+
+def with_unfused(ptx: str) -> str:
+    """Products are rounded, and ptxas makes no ``fma`` of them, where ``UNFUSED`` is in a text: NVVM has made those it may."""
+    return _PRODUCT.sub("mul.rn.", ptx) if UNFUSED in ptx else ptx
 
 
 _SHARED = re.compile(

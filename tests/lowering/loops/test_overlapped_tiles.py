@@ -27,6 +27,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(overlapped_tiles, "BLOCK_HALO", 6)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_ROWS", 4)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_LANES", 8)
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_HELD", 1 << 12)
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_HELD_ALONE", 1 << 12)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_LARGE", 0)
 
 

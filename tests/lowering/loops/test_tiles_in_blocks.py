@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.loops import overlapped_tiles
+from qgraph.lowering.loops import overlapped_tiles, register_tiles
+from tests.lowering.loops.test_overlapped_tiles import function_of
 
 # Some tiles in it are far from every edge.
 SHAPE = (45, 63)
@@ -18,7 +19,7 @@ SHAPE = (45, 63)
 def small_tiles(monkeypatch):
     """Blocks of a few threads with tiles of a few elements, for arrays of any size."""
     sizes = {"TILE": (8, 12), "HALO": 4, "LARGE": 0, "FEW": 0}
-    blocks = {"TILES": ((16, 20),), "HALO": 4, "ROWS": 4, "LANES": 4, "LARGE": 0}
+    blocks = {"TILES": ((16, 20),), "HALO": 4, "ROWS": 4, "LANES": 4, "LARGE": 0, "HELD_ALONE": 400}
     for name, value in (sizes | {f"BLOCK_{name}": value for name, value in blocks.items()}).items():
         monkeypatch.setattr(overlapped_tiles, name, value)
 
@@ -125,10 +126,176 @@ def test_tiles_are_in_shared_memory():
         assert re.search(r"\.shared [^;]*\[\d+\];", text) is None
         assert ".maxntid 256" in text
         assert ".local" not in text
-        # Eight rows and the two around them, and of each row what is beside it: no index is computed, nothing is loaded twice.
+        # At edges: eight rows and the two around them, and of each row what is beside it: nothing is loaded twice.
         blocks = [block.split() for block in re.split(r"\$L\w+:", text)]
-        loads = max(block.count("ld.shared.f32") for block in blocks)
+        loads = max(block.count("ld.shared.f32") for block in blocks if "bar.sync" not in block)
         assert loads == 10 + 2 * 8
+        # Far from them a thread has 8 by 4 elements in registers: in each of two sweeps it looks at those around, and stores
+        # its own ones at the rim.
+        (sweeps,) = (block for block in blocks if block.count("bar.sync") == 2)
+        assert sweeps.count("ld.shared.f32") == 2 * 2 * (8 + 4)
+        assert sweeps.count("st.shared.f32") == 2 * (2 * (8 + 4) - 4)
+        assert sweeps.count("mul.rn.f32") == 2 * 32
+
+
+def leaky(u, v, n):
+    """A product is what one sweep stores and the next one adds to."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = 0.3 * (u[i - 1, j] + u[i, j + 1])
+        u, v = v, u
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sweeps_in_registers_are_not_contracted(dtype):
+    """What a sweep stores is rounded before the next one uses it, as it is where arrays hold it."""
+    kernel, arrays = qgraph.kernel(fuse=True)(leaky), [np.zeros((9, 9), dtype) for _ in range(2)]
+    texts = [text for key, text in kernel.ptx(*arrays, 100).items() if "_tiles" in key]
+    assert len(texts) == 2
+    for text in texts:
+        assert "of them in the registers" in str(kernel.plan(*arrays, 100))
+        assert "fma" not in text
+        assert re.search(r"\bmul\.f", text) is None
+        assert "mul.rn.f" in text
+
+
+def two_steps(u, v, k, n):
+    """What is computed first is used beside where it is, with numbers of another array."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            x = k[i, j] + i
+            v[i, j] = (u[i - 1, j] + x * u[i, j + 1] - j) % 1009
+        for i, j in qgraph.ndrange((2, u.shape[0] - 1), (1, u.shape[1] - 2)):
+            x = v[i - 1, j + 1] - k[i + 1, j - 1]
+            u[i, j] = (u[i, j] + x) % 997
+        for j in range(u.shape[1]):
+            u[0, j] = u[1, j] + 1
+
+
+def wide(u, v, n):
+    """Farther away than the thread beside it."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((4, u.shape[0] - 4), (4, u.shape[1] - 4)):
+            v[i + 1, j - 2] = (u[i - 4, j + 4] + 3 * u[i + 4, j - 4] + 5 * u[i, j - 3] + i - 2 * j) % 1009
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = (u[i, j] + v[i, j]) % 997
+
+
+@pytest.mark.parametrize("function", [two_steps, wide, function_of(2), function_of(4)])
+def test_registers(rig, small_tiles, monkeypatch, function):
+    """Tiles that lie inside keep what they own in registers, from sweep to sweep."""
+    halo, extents = (12, (32, 40)) if function is wide else (6, (20, 24))
+    for name, value in {"TILES": (extents,), "HALO": halo, "HELD": 1 << 12, "HELD_ALONE": 1 << 12, "LANES": 8}.items():
+        monkeypatch.setattr(overlapped_tiles, f"BLOCK_{name}", value)
+    kernel = rig.kernel(function, fuse=True)
+    arrays = [np.random.default_rng(k).integers(0, 1000, (52, 64)) for k in range(2 if function is wide else 3)]
+    rest = (np.arange(5),) if function.__name__.startswith("program") else ()
+    if kernel.options.backend != "cpu":
+        assert "of them in the registers of a thread" in str(kernel.plan(*arrays, *rest, 30))
+    for count in (9, 22):
+        rig.compare(kernel, lambda count=count: (*(array.copy() for array in arrays), *rest, count))
+
+
+def picked(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = u[i - 1, j] + k[u[i, j] % k.shape[0]]
+        u, v = v, u
+
+
+@qgraph.func
+def second(k, i):
+    return k[i] + 1
+
+
+def handed_on(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            x = i % k.shape[0]
+            v[i, j] = u[i - 1, j] + second(k, x)
+        u, v = v, u
+
+
+def by_a_number(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            x = u[i, j] % k.shape[0]
+            v[i, j] = u[i - 1, j] + k[x]
+        u, v = v, u
+
+
+def in_one_row(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for j in range(u.shape[1]):
+            v[1, j] = u[2, j] + k[0]
+        for j in range(u.shape[1]):
+            u[1, j] = v[1, j]
+
+
+def red_black(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            if (i + j) % 2 == 0:
+                u[i, j] = u[i - 1, j] + k[0]
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            if (i + j) % 2 == 1:
+                u[i, j] = u[i - 1, j] + v[i, j] * k[0]
+
+
+def anew(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = k[i % 3] + j
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            u[i, j] = v[i - 1, j]
+
+
+NOT_IN_REGISTERS = {
+    picked: "computes indices",
+    handed_on: "computes indices",
+    by_a_number: "computes indices",
+    in_one_row: "no loop goes over rows and columns",
+    red_black: "does more than assign to elements",
+    anew: "no iteration looks at what the one before it wrote",
+}
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("function", NOT_IN_REGISTERS)
+def test_what_is_not_in_registers_says_why(function):
+    arrays = [np.zeros((9, 9), np.int64) for _ in range(2)]
+    plan = str(qgraph.kernel(fuse=True)(function).plan(*arrays, np.arange(5), 100))
+    assert re.search(f"in tiles of .*, not in registers: .*{NOT_IN_REGISTERS[function]}", plan), plan
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(("dtype", "why"), [(np.complex128, "a thread would hold"), (np.float16, "elements are float16")])
+def test_elements_that_are_not_in_registers(dtype, why):
+    arrays = [np.zeros((9, 9), dtype) for _ in range(4)]
+    assert f"not in registers: {why}" in str(qgraph.kernel(fuse=True)(many).plan(*arrays, 100))
+
+
+@pytest.mark.needs("compiler")
+def test_lanes_do_not_meet_in_a_bank():
+    """Neither those of a thread's own column nor those that load and store neighbouring columns."""
+    kernel, arrays = qgraph.kernel(fuse=True)(jacobi), [np.zeros((9, 9), np.float32) for _ in range(2)]
+    found = []
+    place = register_tiles.RegisterTile._place
+
+    def noted(tile, row, column):
+        found.append((tile, place(tile, row, column)))
+        return found[-1][1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(register_tiles.RegisterTile, "_place", noted)
+        kernel.plan(*arrays, 100)
+    assert found
+    for tile, code in found:
+        names = [{"_lane": lane, "_row": 8, "_assume_u32": int} for lane in range(32)]
+        places = [eval(code, {}, each) for each in names]
+        assert len({at % 32 for at in places}) == 32
+        assert 0 <= min(places) <= max(places) < tile.elements
 
 
 @pytest.mark.needs("compiler")
@@ -159,6 +326,25 @@ def test_tiles_are_as_large_as_shared_memory_allows(dtype, tile):
     arrays = [np.zeros((9, 9), dtype) for _ in range(4)]
     plan = str(qgraph.kernel(fuse=True)(many).plan(*arrays, 100))
     assert f"tiles of {tile} elements with a halo of 8" in plan
+
+
+def three(a, b, c, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, a.shape[0] - 1), (1, a.shape[1] - 1)):
+            b[i, j] += a[i - 1, j]
+            c[i, j] += a[i, j + 1]
+        for i, j in qgraph.ndrange((1, a.shape[0] - 1), (1, a.shape[1] - 1)):
+            a[i, j] += b[i, j] - c[i, j]
+
+
+@pytest.mark.needs("compiler")
+def test_threads_that_fill_a_multiprocessor_are_one_block():
+    """A thread with three arrays of 32 elements in registers has a hundred of these."""
+    arrays = [np.zeros((9, 9), np.float32) for _ in range(3)]
+    kernel = qgraph.kernel(fuse=True)(three)
+    assert "tiles of 112 by 112 elements with a halo of 8" in str(kernel.plan(*arrays, 100))
+    texts = [text for key, text in kernel.ptx(*arrays, 100).items() if "_tiles" in key]
+    assert all(".maxntid 512" in text and ".local" not in text for text in texts)
 
 
 @pytest.mark.needs("compiler")

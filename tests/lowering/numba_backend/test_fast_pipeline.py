@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import functools
 import re
+from importlib import import_module
 from types import SimpleNamespace
 
 import numba
+import numpy as np
 import pytest
+from numba.core import codegen, typed_passes
 
+import qgraph
 from qgraph.errors import KernelTypeError
 from qgraph.ir.argument_types import ArrayType
+from qgraph.lowering.numba_backend import cpu
+from qgraph.lowering.numba_backend.fast_passes import FastPasses
 
 pytestmark = pytest.mark.needs("compiler")
 
 X32 = ArrayType("float32", 1, "C")
+PACKAGES = ("numba.core", "numba.cuda.core")
 
 
 def source(*statements: str) -> str:
@@ -57,10 +64,10 @@ def compiled(function, compile_ptx, text, monkeypatch):
     """The code by the pipeline as it is, and by Numba's own; and whether each function of the first went the short way."""
     from numba.cuda.misc.special import literal_unroll
 
-    from qgraph.lowering.numba_backend import cuda, fast_pipeline
+    from qgraph.lowering.numba_backend import cuda
 
     ways, modules = [], []
-    is_plain, nvvm = fast_pipeline._is_plain, cuda._nvvm
+    is_plain, nvvm = FastPasses.is_plain, cuda._nvvm
     names = {"cuda": cuda.cuda_module(), "f": plus, "reduce": functools.reduce, "literal_unroll": literal_unroll}
     names["scaled"] = scaled_by(3)
 
@@ -70,9 +77,9 @@ def compiled(function, compile_ptx, text, monkeypatch):
         return ptx, [_without_numbers(module) for module in modules]
 
     monkeypatch.setattr(cuda, "_nvvm", lambda texts, options: (modules.extend(texts), nvvm(texts, options))[1])
-    monkeypatch.setattr(fast_pipeline, "_is_plain", lambda each: (ways.append(is_plain(each)), ways[-1])[1])
+    monkeypatch.setattr(FastPasses, "is_plain", lambda each, function: (ways.append(is_plain(each, function)), ways[-1])[1])
     first = code()
-    monkeypatch.setattr(fast_pipeline, "_is_plain", lambda each: False)
+    monkeypatch.setattr(FastPasses, "is_plain", lambda each, function: False)
     return first, code(), ways
 
 
@@ -96,8 +103,7 @@ def test_the_short_way_leads_to_the_same_code(name, function, compile_ptx, monke
 def test_before_llvm_the_short_way_leads_to_the_same(name, function, compile_ptx, monkeypatch):
     from qgraph.lowering.numba_backend import fast_pipeline
 
-    for each in (fast_pipeline.IRLegalization, fast_pipeline.CUDANativeLowering):
-        monkeypatch.delitem(fast_pipeline._SHORTER, each)
+    monkeypatch.setattr(fast_pipeline, "INSTEAD", {})
     monkeypatch.setattr(fast_pipeline.Compiler, "_passes", None)
     short, numbas, ways = compiled(function, compile_ptx, PLAIN[name], monkeypatch)
     assert all(ways)
@@ -132,12 +138,14 @@ def test_what_llvm_is_not_made_of_is_told_with_its_statement(function, compile_p
 
 @pytest.mark.parametrize("text", [PLAIN["closure variable"], OTHER["assert"]])
 def test_each_function_is_translated_once(text, function, compile_ptx, monkeypatch):
+    from numba.cuda.compiler import CUDATranslateBytecode
+
     from qgraph.lowering.numba_backend import fast_pipeline
 
     translated = []
-    translate = fast_pipeline.CUDATranslateBytecode.run_pass
+    translate = CUDATranslateBytecode.run_pass
     monkeypatch.setattr(
-        fast_pipeline.CUDATranslateBytecode,
+        CUDATranslateBytecode,
         "run_pass",
         lambda each, state: (translated.append(state.func_id.func_name), translate(each, state))[1],
     )
@@ -159,9 +167,19 @@ def test_what_is_no_function_of_python_goes_numbas_and_the_passes_are_made_once(
     assert compiler.define_pipelines() == ["made before"]
 
 
-def test_a_block_is_rewritten_as_long_as_there_is_something_to_rewrite(monkeypatch):
-    from qgraph.lowering.numba_backend import fast_pipeline
+def fast_passes(package):
+    """The short way through the first passes of ``package``, after which all are what they are in any other."""
+    first = {"numba.core": ("numba.core.untyped_passes", "TranslateByteCode")}.get(package)
+    module, name = first or ("numba.cuda.compiler", "CUDATranslateBytecode")
+    passes = import_module(f"{package}.compiler_machinery").PassManager("the first two")
+    passes.add_pass(getattr(import_module(module), name), "")
+    passes.add_pass(import_module(f"{package}.untyped_passes").FixupArgs, "")
+    passes.finalize()
+    return FastPasses(passes, package, {})
 
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_block_is_rewritten_as_long_as_there_is_something_to_rewrite(package, monkeypatch):
     class Shorter:
         """Takes away one item at a time."""
 
@@ -175,25 +193,115 @@ def test_a_block_is_rewritten_as_long_as_there_is_something_to_rewrite(monkeypat
         def apply(self):
             return self.block[1:]
 
-    monkeypatch.setitem(fast_pipeline.rewrite_registry.rewrites, "before-inference", [Shorter])
+    passes = fast_passes(package)
+    monkeypatch.setitem(import_module(f"{package}.rewrites").rewrite_registry.rewrites, "before-inference", [Shorter])
     state = SimpleNamespace(func_ir=SimpleNamespace(blocks={0: "abc", 8: "de"}), typemap=None, calltypes=None)
-    fast_pipeline._SHORTER[fast_pipeline.untyped_passes.GenericRewrites](state)
+    passes.rewrites_before(state)
     assert state.func_ir.blocks == {0: "", 8: ""}
 
 
-@pytest.mark.parametrize(("item", "others", "runs"), [(1, [], False), ("a", [], True), (1, ["another"], True)])
-def test_what_rewrites_typed_code_runs_where_it_may_find_something(item, others, runs, monkeypatch):
-    from numba.cuda import types
-
-    from qgraph.lowering.numba_backend import fast_pipeline
-
-    passes, found = fast_pipeline, []
-    rewrites = passes.rewrite_registry.rewrites
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(
+    ("item", "result", "others", "runs"),
+    [(1, "int64", [], False), ("a", "int64", [], True), (1, "int64", [type("Another", (), {})], True)],
+)
+def test_what_rewrites_typed_code_runs_where_it_may_find_something(package, item, result, others, runs, monkeypatch):
+    types = import_module("numba.core.types" if package == "numba.core" else "numba.cuda.types")
+    found = []
+    rewrites = import_module(f"{package}.rewrites").rewrite_registry.rewrites
     monkeypatch.setitem(rewrites, "after-inference", [*rewrites["after-inference"], *others])
+    passes = import_module(f"{package}.typed_passes")
     monkeypatch.setattr(passes.NopythonRewrites, "run_pass", lambda each, state: found.append(state))
-    state = SimpleNamespace(typemap={"i": types.int64, "k": types.literal(item)})
-    passes._SHORTER[passes.NopythonRewrites](state)
+    calltypes = {0: SimpleNamespace(return_type=getattr(types, result)), 1: None}
+    state = SimpleNamespace(typemap={"i": types.int64, "k": types.literal(item)}, calltypes=calltypes)
+    fast_passes(package).rewrites_after(state)
     assert bool(found) == runs
+
+
+def test_expressions_of_arrays_are_rewritten_on_the_cpu(monkeypatch):
+    """By Numba, in functions of its own: a loop in place of a call for each operation."""
+    found = []
+    rewrite = typed_passes.NopythonRewrites.run_pass
+
+    def rewriting(each, state):
+        found.append(state.func_id.func_name)
+        return rewrite(each, state)
+
+    monkeypatch.setattr(typed_passes.NopythonRewrites, "run_pass", rewriting)
+
+    @numba.njit
+    def tripled(x):
+        return (x * 2 + x)[1]
+
+    @qgraph.kernel(backend="cpu")
+    def k(x, y):
+        for i in qgraph.serial(range(x.shape[0])):
+            y[i] = tripled(x)
+
+    x, y = np.arange(3.0), np.zeros(3)
+    k(x, y)
+    assert y.tolist() == [3.0] * 3
+    assert found == ["tripled"]
+
+
+def rows(x, y, n):
+    total = 0.0
+    for i in range(n):
+        for j in range(x.shape[1]):
+            if x[i, j] < 0:
+                continue
+            total += x[i, j] * y[j]
+    for j in range(y.shape[0]):
+        y[j] = max(y[j], total) if j % 2 else y[j] ** 2
+    return total
+
+
+def halving(x, y, n):
+    it, most = 0, 1.0
+    while most > 0.1 and it < n:
+        most = 0.0
+        for j in range(y.shape[0]):
+            y[j] = y[j] / 2 + x[0, j]
+            most = max(most, abs(y[j]))
+        it += 1
+    return it
+
+
+def raising(x, y, n):
+    for j in range(y.shape[0]):
+        if y[j] > 1e9:
+            raise ValueError("too large")
+        y[j] = 0
+
+
+def of_arrays(x, y, n):
+    t = x[:, 0].copy()
+    t[:n] += y[:n]
+    y[:] = np.where(y > 0, t[: y.shape[0]].sum(), np.sqrt(np.abs(y)))
+
+
+@pytest.mark.parametrize("function", [rows, halving, raising, of_arrays])
+def test_both_ways_lead_to_the_same_code_on_the_cpu(function, monkeypatch):
+    texts, ways = [], []
+    is_plain, add = FastPasses.is_plain, codegen.CPUCodeLibrary.add_ir_module
+
+    def adding(library, module):
+        # Numba's runtime is compiled once in a process.
+        if 'define i64 @"nrt_atomic_add"' not in str(module):
+            texts[-1].append(_without_numbers(str(module)))
+        add(library, module)
+
+    monkeypatch.setattr(codegen.CPUCodeLibrary, "add_ir_module", adding)
+    for plain in (lambda each, code: (ways.append(is_plain(each, code)), ways[-1])[1], lambda each, code: False):
+        cpu.forget()
+        texts.append([])
+        monkeypatch.setattr(FastPasses, "is_plain", plain)
+        qgraph.kernel(backend="cpu")(function)(np.ones((3, 4)), np.ones(4), 2)
+    short, numbas = texts
+    assert short
+    assert short == numbas
+    assert any(ways)
+    assert all(ways) or function is raising
 
 
 def test_signatures_belong_to_the_flags(function, compile_ptx):

@@ -1,0 +1,361 @@
+"""The code of a tile far from every edge on CUDA: its elements stay in registers from sweep to sweep.
+
+A thread owns some neighbouring rows and columns, the same ones in each sweep. It finds there what it looks at, and in shared
+memory what another thread owns, which stores only what others look at. What is computed at the rim of a tile from elements that
+nobody loaded is wrong, one row or column more in each sweep, and what the tile owns lies where that does not get to.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.functions import Function
+from qgraph.ir.trees import load
+from qgraph.lowering.codegen.cooperative_codegen import renamed
+from qgraph.lowering.codegen.cooperative_rows import stored_in
+from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
+from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
+from qgraph.lowering.loops.stencils import Access, Stage, Stencils
+from qgraph.lowering.loops.tile_codegen import InTile, TileCode, element_type, fixed, in_tile, keys_of, origins, region
+from qgraph.source import copied
+
+# The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
+_TOGETHER = 400
+
+# A row and a column, from the first ones that a thread owns.
+_Cell = tuple[int, int]
+
+
+class NotInRegisters(Exception):  # noqa: N818 - no error: elements are in shared memory alone
+    """What a thread owns does not stay in registers; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """Writes what a thread does with ``rows`` by ``columns`` elements of each array, one of ``lanes`` threads beside another.
+
+    In shared memory each of a thread's columns has a part of its own, where those of neighbouring lanes are neighbours: so no
+    two lanes of a warp meet in a bank. Parts begin so far apart that lanes with neighbouring columns do not meet, either.
+    """
+
+    code: TileCode
+    rows: int
+    columns: int
+    lanes: int
+
+    @property
+    def _stages(self) -> tuple[Stage, ...]:
+        """The loops in which a tile far from edges has a part."""
+        return tuple(stage for stage in self._stencils.stages if _everywhere(stage))
+
+    @property
+    def _stencils(self) -> Stencils:
+        return self.code.stencils
+
+    @property
+    def note(self) -> str:
+        """What the plan says of it."""
+        return f"{self.rows} by {self.columns} of them in the registers of a thread"
+
+    def refuse(self, most: int) -> None:
+        """Raise ``NotInRegisters`` where it does not do, or where a thread would hold more than ``most`` bytes."""
+        if not self._stages:
+            raise NotInRegisters("no loop goes over rows and columns")
+        if not self._kept:
+            raise NotInRegisters("no iteration looks at what the one before it wrote")
+        if self.columns * self.lanes != self.code.extents[1]:
+            raise NotInRegisters("threads would own unequal parts of a row")
+        for stage in self._stages:
+            _refuse_stage(stage)
+        if any(self._dtype(key) == np.float16 for key in self._stencils.leaves):
+            raise NotInRegisters("elements are float16")
+        if self.held > most:
+            raise NotInRegisters(f"a thread would hold {self.held} bytes, and {most} are the most")
+
+    @property
+    def held(self) -> int:
+        """Bytes that a thread keeps from sweep to sweep."""
+        return sum(self._dtype(key).itemsize for key in self._kept) * self.rows * self.columns
+
+    def _dtype(self, key: str) -> np.dtype[Any]:
+        return np.dtype(self.code.arrays[self._stencils.leaves[key][0]].dtype)
+
+    @property
+    def elements(self) -> int:
+        """Of an array in shared memory."""
+        most = max(self._offset(cell) for cell in itertools.chain(self._cells(), self._outside()))
+        return self._front + most + self.code.extents[0] * self.lanes - (self.rows - 1) * self.lanes
+
+    @property
+    def _front(self) -> int:
+        """Elements before the first one: what threads at the rim look at that nobody owns."""
+        return max(0, *(-self._offset(cell) for cell in itertools.chain(self._cells(), self._outside())))
+
+    @property
+    def _part(self) -> int:
+        """Elements from the begin of a column's part to the next one's."""
+        return self.code.extents[0] * self.lanes + max(self.lanes // self.columns, 1)
+
+    def _offset(self, cell: _Cell) -> int:
+        """Where a cell is, from the first one that the same thread owns."""
+        row, column = cell
+        return column % self.columns * self._part + row * self.lanes + column // self.columns
+
+    def _place(self, row: str, column: str) -> str:
+        """The code of where an element of the tile is."""
+        inside = f"{column} % {self.columns} * {self._part} + {column} // {self.columns}"
+        return f"_assume_u32({inside} + ({row}) * {self.lanes} + {self._front})"
+
+    def _cells(self) -> Iterator[_Cell]:
+        return itertools.product(range(self.rows), range(self.columns))
+
+    def _owned(self, cell: _Cell) -> bool:
+        return 0 <= cell[0] < self.rows and 0 <= cell[1] < self.columns
+
+    def _register(self, cell: _Cell) -> int:
+        return cell[0] * self.columns + cell[1]
+
+    def _seen(self, stage: Stage) -> Iterator[tuple[str, _Cell]]:
+        """The cells of others that a thread looks at in a loop, with the names of arrays."""
+        for access in stage.accesses:
+            for cell in () if access.writes else self._cells():
+                seen = _seen_from(cell, access, stage)
+                if not self._owned(seen):
+                    yield access.array, seen
+
+    def _outside(self) -> Iterator[_Cell]:
+        return (cell for stage in self._stages for _, cell in self._seen(stage))
+
+    @property
+    def _kept(self) -> tuple[str, ...]:
+        """Arrays of which elements are kept from sweep to sweep."""
+        return tuple(key for key in self._stencils.leaves if key not in self._stencils.overwritten)
+
+    def _turns(self) -> Iterator[list[tuple[Stage, dict[str, str]]]]:
+        """The iterations until all names stand for the arrays that they stood for before: loops, and what names stand for."""
+        stands = {key: key for key in self._stencils.leaves}
+        for _ in range(self._stencils.period):
+            found = []
+            for step in self._stencils.steps:
+                if not isinstance(step, Stage):
+                    stands = step.after(stands)
+                elif _everywhere(step):
+                    found.append((step, stands))
+            yield found
+
+    def _stored(self) -> list[dict[str, set[_Cell]]]:
+        """For each loop the cells that a thread must store, by the name of an array: others look at them."""
+        needed: dict[str, set[_Cell]] = defaultdict(set)
+        for stage, stands in itertools.chain.from_iterable(self._turns()):
+            for name, (row, column) in self._seen(stage):
+                needed[stands[name]].add((row % self.rows, column % self.columns))
+        found: list[dict[str, set[_Cell]]] = [defaultdict(set) for _ in self._stages]
+        for turn in self._turns():
+            for (stage, stands), stored in zip(turn, found, strict=True):
+                for name in {access.array for access in stage.accesses if access.writes}:
+                    stored[name] |= needed[stands[name]]
+        return found
+
+    def names(self) -> dict[str, Function]:
+        """The functions that ``body`` calls, one a loop."""
+        functions = map(self._function, self._stages, self._stored())
+        return {_cells_name(number): function for number, function in enumerate(functions)}
+
+    def _function(self, stage: Stage, stored: Mapping[str, set[_Cell]]) -> Function:
+        body: list[ast.stmt] = []
+        for cell in self._cells():
+            body += self._cell(stage, cell)
+        for name, cells in sorted(stored.items()):
+            mine, tile = _mine(name), in_tile(name)
+            if self._dtype(name).kind in "fc":
+                # As where the loop is plain, what a sweep computes is rounded before the next one looks at it.
+                places = map(self._register, self._cells())
+                body += generated(*(f"{mine}[{place}] = _unfused({mine}[{place}])" for place in places))
+            stores = (f"{tile}[_at + {self._offset(cell)}] = {mine}[{self._register(cell)}]" for cell in sorted(cells))
+            body += generated(*stores)
+        arrays = [each for key in keys_of(stage) for each in (_mine(key), in_tile(key))]
+        arguments = ["_at", "_row", "_column", *origins(), *arrays, *self.code.passed(stage)]
+        return make_function(f"{stage.task.name}_cells", arguments, body, {**stage.task.names, **BUILTINS}, stage.task.span)
+
+    def _cell(self, stage: Stage, cell: _Cell) -> list[ast.stmt]:
+        """An iteration."""
+        body = copied(list(stage.task.body))
+        for node, access in zip(_subscripts(body, stage), stage.accesses, strict=True):
+            seen = _seen_from(cell, access, stage)
+            assert isinstance(node.value, ast.Name)
+            if self._owned(seen):
+                node.value.id, node.slice = _mine(access.array), ast.Constant(self._register(seen))
+            else:
+                by = self._offset(seen)
+                node.value.id = in_tile(access.array)
+                node.slice = ast.BinOp(load("_at"), ast.Add() if by >= 0 else ast.Sub(), ast.Constant(abs(by)))
+        statements = [InTile(stage).visit(each) for each in body]
+        used = {node.id for node in walk(statements) if isinstance(node, ast.Name)}
+        lines = []
+        for along, (place, written) in enumerate(zip(stage.places, _written(stage), strict=True)):
+            assert place.axis is not None
+            variable = stage.task.axes[place.axis].variable
+            if variable in used:
+                lines.append(f"{variable} = _from{along} + {('_row', '_column')[along]} + {cell[along] - written}")
+        own = stored_in(body) | {axis.variable for axis in stage.task.axes}
+        return [*renamed([*generated(*lines), *statements], {name: f"_cell{self._register(cell)}_{name}" for name in own})]
+
+    def inside(self) -> str:
+        """The code of whether all iterations for all elements of a tile are the loops' own."""
+        found = []
+        for axis, extent in enumerate(self.code.extents):
+            found.append(f"_from{axis} >= 0")
+            found += [f"_from{axis} + {extent} <= {self.code.ends(key)[0]}.shape[{axis}]" for key in self._stencils.leaves]
+            for stage in self._stages:
+                place = stage.places[axis]
+                assert place.axis is not None
+                each = stage.task.axes[place.axis]
+                start, first = ast.unparse(each.start), f"_from{axis} - {_written(stage)[axis]}"
+                found += [f"{start} <= {first}", f"{first} + {extent} <= {start} + {ast.unparse(each.count)}"]
+        for stage in self._stencils.stages:
+            beside = []
+            for axis, place in enumerate(stage.places):
+                if place.axis is None:
+                    low, high = region(stage, axis, str((self.code.sweeps - 1) * self._stencils.reach[axis]))
+                    beside.append(f"not ({low} <= {fixed(place)} < {high})")
+            found += [f"({' or '.join(beside)})"] if beside else []
+        return " and ".join(dict.fromkeys(found))
+
+    def body(self) -> list[str]:
+        """Lines that load a tile, run all sweeps, and store what it owns. Elements go to their threads by shared memory."""
+        rows, cells = range(self.rows), [*self._cells()]
+        lines = [f"_row = _assume_u32(_part * {self.rows})", f"_column = _assume_u32(_lane * {self.columns})"]
+        lines.append(f"_begin = _assume_ge(_assume_u32(_row * {self.lanes} + _lane + {self._front}), {self._front})")
+        across = range(0, self.code.extents[1], self.lanes)
+        # No name is assigned to twice: each that is takes Numba a look at the whole function.
+        lines += [f"_mine0_{r} = _assume_ge(_from0 + _row + {r}, 0)" for r in rows]
+        lines += [f"_mine1_{c} = _assume_ge(_from1 + _lane + {c}, 0)" for c in across]
+        lines += [f"_place_{c} = {self._place('_row', f'(_lane + {c})')}" for c in across]
+        for number, key in enumerate(self._kept):
+            array, tile, places = self.code.ends(key)[0], in_tile(key), [*itertools.product(rows, across)]
+            lines += [f"_held{number}_{r}_{c} = {array}[_mine0_{r}, _mine1_{c}]" for r, c in places]
+            lines += [f"{tile}[_assume_u32(_place_{c} + {r * self.lanes})] = _held{number}_{r}_{c}" for r, c in places]
+        for key in self._stencils.leaves:
+            lines.append(f"{_mine(key)} = _cuda.local.array({len(cells)}, {element_type(key)})")
+        lines.append("_cuda.syncthreads()")
+        lines += [f"{_mine(key)}[{self._register(cell)}] = {self._element(key, cell)}" for key in self._kept for cell in cells]
+        lines.append(f"for _turn in _range(_sweeps // {self._stencils.period}):")
+        for turn in self._turns():
+            for number, (stage, stands) in enumerate(turn):
+                tiles = [each for key in keys_of(stage) for each in (_mine(stands[key]), in_tile(stands[key]))]
+                given = ["_begin", "_row", "_column", *origins(), *tiles, *self.code.passed(stage)]
+                lines += indented([f"{_cells_name(number)}({', '.join(given)})", "_cuda.syncthreads()"])
+        lines += [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for key in self._kept for cell in cells]
+        return [*lines, "_cuda.syncthreads()", *self._store()]
+
+    def _element(self, key: str, cell: _Cell) -> str:
+        return f"{in_tile(key)}[_begin + {self._offset(cell)}]"
+
+    def _store(self) -> list[str]:
+        """What the tile owns: a warp stores neighbouring columns."""
+        (halo0, halo1), (tile0, tile1) = self.code.halo, self.code.tile
+        lines = []
+        for c in range(0, tile1, self.lanes):
+            lines.append(f"_out1_{c} = _assume_ge(_own1 + _lane + {c}, 0)")
+            lines.append(f"_out_{c} = {self._place('_row', f'(_lane + {c + halo1})')}")
+        for r in range(self.rows):
+            lines += [f"if _row + {r} < {tile0}:", f"    _out0_{r} = _assume_ge(_own0 + _row + {r}, 0)"]
+            for c in range(0, tile1, self.lanes):
+                stores = []
+                for key in self._kept:
+                    place = f"_assume_u32(_out_{c} + {(r + halo0) * self.lanes})"
+                    stores.append(f"{self.code.ends(key)[1]}[_out0_{r}, _out1_{c}] = {in_tile(key)}[{place}]")
+                if c + self.lanes > tile1:
+                    stores = [f"if _lane < {tile1 - c}:", *indented(stores)]
+                lines += indented(stores)
+        return lines
+
+
+def runs_together(stage: Stage) -> bool:
+    """Whether loads of several iterations may come before the stores of all: no iteration looks at what it stored."""
+    body, arrays = stage.task.body, stage.arrays
+    nodes = list(operations(body, stage.task.names))
+    if len(nodes) > _TOGETHER or has_loops(nodes) or any(isinstance(each, ast.comprehension | ast.Lambda) for each in nodes):
+        return False
+
+    def touched(node: ast.AST) -> set[str]:
+        return {arrays[each.id] for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in arrays}
+
+    written: set[str] = set()
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+                pass
+            case _:
+                return False
+        stores = [each for each in ast.walk(target) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
+        if written & touched(statement) or stores not in ([], [target]):
+            return False
+        written |= touched(target)
+    return True
+
+
+def _refuse_stage(stage: Stage) -> None:
+    line = f"line {stage.task.span.line}"
+    if not runs_together(stage):
+        raise NotInRegisters(f"{line} does more than assign to elements")
+    writes = {access.array for access in stage.accesses if access.writes}
+    for access in stage.accesses:
+        if access.array in writes and _seen_from((0, 0), access, stage) != (0, 0):
+            raise NotInRegisters(f"{line} looks at neighbours in an array that it writes, or writes beside where it writes")
+    # At the rim iterations see wrong elements, and may take no index from them.
+    body = stage.task.body
+    inner = [*operations(body, stage.task.names)]
+    own = {id(node) for node in walk(body)}
+    unknown = stored_in(body) | stage.arrays.keys()
+    for node in inner:
+        if isinstance(node, ast.Subscript) and (id(node) not in own or not unknown.isdisjoint(_names(node.slice))):
+            raise NotInRegisters(f"{line} computes indices")
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _everywhere(stage: Stage) -> bool:
+    """Whether a loop goes over both axes."""
+    return all(place.axis is not None for place in stage.places)
+
+
+def _subscripts(body: Statements, stage: Stage) -> list[ast.Subscript]:
+    """The accesses to arrays in tiles, as in ``stage.accesses``."""
+    return [
+        node
+        for node in walk(body)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in stage.arrays
+        if isinstance(node.slice, ast.Tuple)
+    ]
+
+
+def _written(stage: Stage) -> Sequence[int]:
+    """How far from the variables of a loop the elements are that it writes."""
+    write = next(access for access in stage.accesses if access.writes)
+    return [place.offset for place in write.places]
+
+
+def _seen_from(cell: _Cell, access: Access, stage: Stage) -> _Cell:
+    """The cell of an access in the iteration that writes ``cell``."""
+    row, column = (at + place.offset - by for at, place, by in zip(cell, access.places, _written(stage), strict=True))
+    return row, column
+
+
+def _mine(key: str) -> str:
+    """What a thread owns of an array."""
+    return f"_mine_{key.lstrip('_')}"
+
+
+def _cells_name(number: int) -> str:
+    """The function that is one loop over what a thread owns."""
+    return f"_cells{number}"

@@ -1,0 +1,257 @@
+"""Loops that test in each iteration how far they are, in tiles: they end where plain loops end, with the same elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.lowering.loops import overlapped_tiles
+
+SHAPES = [(20, 31), (17, 25), (4, 60), (60, 4), (1, 1), (0, 5)]
+# The most iterations: where a loop ends at them, it does so anywhere in a block, which has up to six sweeps.
+MOST = (0, 1, 5, 6, 7, 11, 12, 13, 18, 31, 1000)
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Tiles of a few elements, and no array is too small for them."""
+    for name, value in {"TILE": (8, 12), "HALO": 6, "LARGE": 0}.items():
+        monkeypatch.setattr(overlapped_tiles, name, value)
+
+
+def largest(u, v, res, tol, most):
+    it = 0
+    res[0] = tol + 1
+    while res[0] > tol and it < most:
+        res[0] = 0
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]) // 4
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            res[0] = max(res[0], abs(v[i, j] - u[i, j]))
+            u[i, j] = v[i, j]
+        it += 1
+    return it
+
+
+def swapped(u, v, res, tol, most):
+    """Arrays change places, and the loop that looks at both writes nothing else."""
+    it = 0
+    res[0] = tol + 1
+    while it < most and res[0] > tol:
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]) // 4
+        res[0] = 0
+        for i, j in qgraph.ndrange((2, u.shape[0]), (0, u.shape[1] - 1)):
+            res[0] = max(res[0], abs(v[i - 1, j] - u[i - 1, j + 1]) % 1000)
+        u, v = v, u
+        it += 1
+    return it
+
+
+def several(u, v, res, tol, most):
+    """Two reductions, a sum of integers among them, which is never set back, and numbers that depend on both."""
+    it = 0
+    last = 0
+    res[0] = 0
+    res[1] = 0
+    while it < most and last < 50_000 + tol:
+        res[1] = 1_000_000
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i + 1, j - 1] = (u[i - 1, j] + 2 * u[i, j + 1]) % 1009
+            res[1] = min(res[1], u[i, j] + 17)
+        last = last + res[1] + it
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = (u[i, j] + v[i, j]) % 997
+            res[0] += u[i, j]
+        it += 2
+    return last
+
+
+def bodies_first(u, v, res, tol, most):
+    """Tested behind its body."""
+    it = 0
+    while True:
+        res[0] = 0
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]) // 4
+        for i, j in qgraph.ndrange(*u.shape):
+            res[0] = max(res[0], abs(v[i, j] - u[i, j]))
+            u[i, j] = v[i, j]
+        it += 1
+        if res[0] <= tol or it >= most:
+            break
+    return it
+
+
+def twice(u, v, res, tol, most):
+    """In a loop of another kind, from where it ended before."""
+    total = 0
+    for k in qgraph.serial(range(3)):
+        it = 0
+        res[0] = tol + 1
+        while res[0] > tol and it < most:
+            res[0] = 0
+            for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+                v[i, j] = (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]) // 4
+            for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+                res[0] = max(res[0], abs(v[i, j] - u[i, j]))
+                u[i, j] = v[i, j]
+            it += 1
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = (u[i, j] * 7 + k) % 5003
+        total += it
+    return total
+
+
+def arrays_of(shape, dtype=np.int64):
+    return [np.random.default_rng(k).integers(0, 5000, shape).astype(dtype) for k in range(2)]
+
+
+@pytest.mark.parametrize("function", [largest, swapped, several, bodies_first, twice])
+def test_they_end_where_plain_loops_end(rig, function):
+    kernel = rig.kernel(function, fuse=True)
+    if rig.backend == "cpu":
+        assert "iterations in two passes over memory" in str(kernel.plan(*arrays_of((9, 9)), np.zeros(2, int), 3, 9))
+    ends = set()
+    for shape in SHAPES:
+        for most in MOST:
+            for tol in (0, 40, 700) if most == 1000 else (0,):
+                got, expected = ([*arrays_of(shape), np.full(2, 5)] for _ in range(2))
+                theirs = kernel.reference(*expected, tol, most)
+                assert rig.run(kernel, *got, tol, most) == theirs, (shape, tol, most)
+                for mine, plain in zip(got, expected, strict=True):
+                    np.testing.assert_array_equal(mine, plain, err_msg=f"{shape}, {tol}, {most}")
+                ends.add(theirs)
+    assert len(ends) > 9
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats(rig, dtype):
+    def relaxed(u, v, res, tol):
+        res[0] = tol + 1.0
+        while res[0] > tol:
+            res[0] = 0.0
+            for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+                v[i, j] = 0.25 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1])
+            for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+                res[0] = max(res[0], abs(v[i, j] - u[i, j]))
+                u[i, j] = v[i, j]
+
+    fused, plain = (rig.kernel(relaxed, fuse=fuse) for fuse in (True, False))
+    for tol in (0.5, 0.1, 0.02, 0.01):
+        found = []
+        for kernel in (fused, plain):
+            arrays = [array / 5000 for array in arrays_of((20, 31), dtype)]
+            res = np.zeros(1, dtype)
+            rig.run(kernel, *arrays, res, tol)
+            found.append([*arrays, res])
+        for mine, theirs in zip(*found, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def history(u, v, res, tol, most):
+    it = 0
+    res[0] = tol + 1
+    while res[0] > tol and it < most:
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2
+        res[0] = 0
+        for i, j in qgraph.ndrange(*u.shape):
+            res[0] = max(res[0], v[i, j])
+            u[i, j] = v[i, j]
+        res[it + 1] = res[0]
+        it += 1
+
+
+def with_its_number(u, v, res, tol, most):
+    it = 0
+    res[0] = tol + 1
+    while res[0] > tol and it < most:
+        res[0] = 0
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2 + it
+        for i, j in qgraph.ndrange(*u.shape):
+            res[0] = max(res[0], v[i, j])
+            u[i, j] = v[i, j]
+        it += 1
+
+
+def looked_at(u, v, res, tol, most):
+    it = 0
+    while u[0, 0] > tol and it < most:
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2
+        for i, j in qgraph.ndrange(*u.shape):
+            res[0] = max(res[0], v[i, j])
+            u[i, j] = v[i, j]
+        it += 1
+
+
+def a_number(u, v, res, tol, most):
+    r = tol + 1
+    while r > tol:
+        r = 0
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2
+        for i, j in qgraph.ndrange(*u.shape):
+            r = max(r, v[i, j])
+            u[i, j] = v[i, j]
+
+
+def a_sum(u, v, res, tol, most):
+    res[0] = tol + 1.0
+    while res[0] > tol:
+        res[0] = 0.0
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] * 0.5
+        for i, j in qgraph.ndrange(*u.shape):
+            res[0] += v[i, j]
+            u[i, j] = v[i, j]
+
+
+def without(u, v, res, tol, most):
+    it = 0
+    while it < most and res[0] > tol:
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+        it += 1
+
+
+def along_an_edge(u, v, res, tol, most):
+    res[0] = tol + 1
+    while res[0] > tol:
+        res[0] = 0
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2
+        for j in range(u.shape[1]):
+            res[0] = max(res[0], v[0, j])
+            u[0, j] = v[0, j]
+
+
+NOT_TILED = {
+    history: "writes elements that no reduction computes",
+    with_its_number: "looks at what changes from one iteration to the next",
+    looked_at: "looks at arrays that the loops write",
+    a_number: "is a kernel scalar",
+    a_sum: "`+` of float64 in line",
+    without: "no loop in it computes what it tests",
+    along_an_edge: "is along an edge",
+}
+
+
+@pytest.mark.parametrize("function", NOT_TILED)
+def test_what_does_not_run_in_tiles_says_why(function):
+    dtype = float if function is a_sum else int
+    args = (np.ones((9, 9), dtype), np.ones((9, 9), dtype), np.ones(40, dtype), 1, 9)
+    plan = str(qgraph.kernel(fuse=True, backend="cpu")(function).plan(*args))
+    assert "one sweep for a pass over memory: " in plan
+    assert NOT_TILED[function] in plan
+    assert "two passes" not in plan
+
+
+def test_on_cuda_each_iteration_is_tested():
+    plan = str(qgraph.kernel(fuse=True)(largest).plan(*arrays_of((9, 9)), np.zeros(2, int), 3, 9))
+    assert "one sweep for a pass over memory: on CUDA it is tested in each iteration" in plan
