@@ -17,9 +17,10 @@ from benchmarks import plots, timing
 from benchmarks.results import Answer, Target, has_gpu, main
 from benchmarks.timing import Timing
 
-COLUMNS = ("n", "plain", "with stamps", "overhead", "loop, profiled", "sum over plain")
+COLUMNS = ("n", "plain", "with stamps", "overhead", "loop, profiled", "sum over plain", "more a call")
 SIZES = (128, 512, 1024, 2048, 4096)
-ITERATIONS = 100
+# So many that what a call with a profile takes besides, which has a column of its own, is little of each.
+ITERATIONS = 1000
 # Of an iteration, where it takes so many microseconds or more; and how near the profile's own sum shall be.
 WANTED, FROM_US, NEAR = 0.02, 10.0, 0.05
 
@@ -34,32 +35,36 @@ def sweeps(u: np.ndarray, v: np.ndarray, n: int) -> None:
 
 
 def measure(quick: bool) -> Answer:
-    """Microseconds an iteration, with and without stamps in turns; the answers are compared first."""
+    """Microseconds an iteration, with and without stamps in turns, and what a call takes besides; answers come first."""
     backend = "cuda" if has_gpu() else "cpu"
     where = "" if backend == "cuda" else "_cpu"
     answer = Answer(f"profile_overhead{where}", "kernel.profile: two sweeps in a device loop, us an iteration", COLUMNS)
+    iterations = 100 if quick else ITERATIONS
     for n in SIZES[:2] if quick else SIZES:
         plain = qgraph.kernel(backend=backend)(sweeps)
         given = np.random.default_rng(n).random((n, n), np.float32)
         made = [[qgraph.asarray(given.copy(), backend=backend) for _ in range(2)] for _ in range(2)]
-        plain(*made[0], ITERATIONS)
-        plain.profile(*made[1], ITERATIONS)
+        plain(*made[0], iterations)
+        plain.profile(*made[1], iterations)
         np.testing.assert_allclose(*(qgraph.to_numpy(u) for u, _ in made), rtol=1e-5)
+        # Of many iterations and of one, each without stamps and with them.
         runs: list[Any] = [
-            functools.partial(plain, *made[0], ITERATIONS),
-            functools.partial(plain._profiled, *made[1], ITERATIONS),
+            functools.partial(run, *arrays, count)
+            for count in (iterations, 1)
+            for run, arrays in zip((plain, plain._profiled), made, strict=True)
         ]
-        samples: list[list[Timing]] = [[], []]
+        samples: list[list[Timing]] = [[] for _ in runs]
         loops = []
         for _ in range(2 if quick else 9):
             for found, run in zip(samples, runs, strict=True):
                 found.append(timing.total(run, qgraph.synchronize, calls=3, repeats=3))
-            profile = plain.profile(*made[1], ITERATIONS)
-            loops.append(next(row.total for row in profile.rows if row.kind == "loop") / 1e3 / ITERATIONS)
-        before, after = (statistics.median(each.median for each in found) / ITERATIONS for found in samples)
+            profile = plain.profile(*made[1], iterations)
+            loops.append(next(row.total for row in profile.rows if row.kind == "loop") / 1e3 / iterations)
+        whole, stamped, one, one_stamped = (statistics.median(each.median for each in found) for found in samples)
+        before, after = whole / iterations, stamped / iterations
         overhead, near = after / before - 1, statistics.median(loops) / before
-        values = (n, *(round(each, 3) for each in (before, after, overhead, statistics.median(loops), near)))
-        answer.rows.append(dict(zip(COLUMNS, values, strict=True)))
+        figures = (before, after, overhead, statistics.median(loops), near, one_stamped - one)
+        answer.rows.append(dict(zip(COLUMNS, (n, *(round(each, 3) for each in figures)), strict=True)))
         if before >= FROM_US:
             answer.targets.append(Target(f"{n} x {n}: overhead", round(overhead, 4), "<=", WANTED))
             answer.targets.append(Target(f"{n} x {n}: sum over plain", round(near, 4), "<=", 1 + NEAR))

@@ -85,7 +85,7 @@ def build_plan(
     plan = put_side_by_side(plan) if fuse else plan
     block = consider_one_block(plan).one_block if one_block else None
     if timed and as_graph:
-        plan = with_stamped_kernels(plan)
+        plan = with_stamped_kernels(plan, in_block=block is not None and not block.why_not)
     return replace(jam_notes(lane_notes(unroll_loops(add_joins(plan)))), one_block=block)
 
 

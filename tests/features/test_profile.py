@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from typing import Any
@@ -272,3 +273,45 @@ def test_the_form_of_each_loop(rig: Any) -> None:
         assert f": {forms[2]}" in str(profile)
     assert [row["form"] for row in profile.to_dict()["rows"] if row["kind"] == "loop"] == forms
     assert not any(row.form for row in profile.rows if row.kind != "loop")
+
+
+def many_beside(x: Any, y: Any, n: int) -> float:
+    """Loops that have no order, in a device loop and outside of it."""
+    for _ in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[i] += 1.0
+        for i in range(y.shape[0]):
+            y[i] *= 2.0
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i]
+    other = 0.0
+    for i in range(y.shape[0]):
+        other += y[i]
+    return total - other
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("function", [halving, nested, in_many_forms, many_beside])
+def test_the_plan_is_the_one_without_a_profile(function: Any, fuse: bool) -> None:
+    """The same kernels in the same forms; those that have stamps come one after another."""
+    made = {halving: (np.ones(8), 0.1), nested: (np.arange(5.0), 3, np.array([2])), many_beside: (np.ones(8), np.ones(8), 3)}
+    args = made.get(function, (*(np.ones(9) for _ in range(3)), 5, 7))
+    kernel = qgraph.kernel(backend="cuda", fuse=fuse)(function)
+    plain = kernel.plan(*args)
+    kernel._profiles = True
+    stamped = kernel.plan(*args)
+    new = [node for node in stamped.nodes if node.task is not None and node.task.role == "start"]
+    kept = [node for node in stamped.nodes if node not in new]
+    names = [[[task.name for task in node.tasks] for node in nodes] for nodes in (kept, plain.nodes)]
+    assert names[0] == names[1]
+    for mine, theirs in zip(kept, plain.nodes, strict=True):
+        assert (mine.kind, mine.copies, mine.note) == (theirs.kind, theirs.copies, theirs.note)
+    after: dict[int, set[int]] = {}
+    for index in reversed(range(len(stamped.nodes))):
+        following = {late for early, late in stamped.edges if early == index}
+        after[index] = following.union(*(after[each] for each in following))
+    for region in stamped.regions:
+        in_order = [index for index in region.nodes if stamped.nodes[index].stamp or stamped.nodes[index].control is not None]
+        assert all(late in after[early] for early, late in itertools.pairwise(in_order))
+    assert all(late > early for early, late in stamped.edges)

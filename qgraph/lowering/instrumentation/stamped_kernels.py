@@ -22,8 +22,8 @@ _UNSEEN = ("join", "alloc", "free")
 _BEFORE = -1
 
 
-def with_stamped_kernels(plan: GraphPlan) -> GraphPlan:
-    """``plan`` with stamps: its program has their places, and ``timed`` is the one for one block.
+def with_stamped_kernels(plan: GraphPlan, *, in_block: bool) -> GraphPlan:
+    """``plan`` with stamps: its program has their places, and ``timed`` is the one for one block, where it may be one.
 
     Nodes whose ``stamp`` is not 0 begin with that stamp. Before loops are unrolled, so that copies come one after another, too.
     """
@@ -36,7 +36,7 @@ def with_stamped_kernels(plan: GraphPlan) -> GraphPlan:
         program=replace(plan.program, places=places),
         nodes=tuple(stamper.nodes),
         edges=reduced({*plan.edges, *stamper.order}),
-        timed=with_stamps(plan.program, stamper.number),
+        timed=with_stamps(plan.program, stamper.number) if in_block else None,
     )
 
 

@@ -255,3 +255,18 @@ def test_what_does_not_run_in_tiles_says_why(function):
 def test_on_cuda_each_iteration_is_tested():
     plan = str(qgraph.kernel(fuse=True)(largest).plan(*arrays_of((9, 9)), np.zeros(2, int), 3, 9))
     assert "one sweep for a pass over memory: on CUDA it is tested in each iteration" in plan
+
+
+@pytest.mark.needs("host_arrays")
+@pytest.mark.parametrize("function", [swapped, twice])
+def test_a_profile_is_of_the_same_tiles(rig, function):
+    kernel = rig.kernel(function, fuse=True)
+    given, expected = ([*arrays_of((20, 31)), np.zeros(2, np.int64)] for _ in range(2))
+    wanted = kernel.reference(*expected, 2, 31)
+    profile = kernel.profile(*given, 2, 31)
+    assert profile.result == wanted
+    for mine, theirs in zip(given, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    told = str(profile)
+    assert ("two passes over memory" in told) == ("two passes over memory" in str(kernel.plan(*given, 2, 31)))
+    assert profile.total == sum(row.total for row in profile.rows if row.depth == 0)
