@@ -123,7 +123,7 @@ def test_they_end_where_plain_loops_end(rig, function):
                 for mine, plain in zip(got, expected, strict=True):
                     np.testing.assert_array_equal(mine, plain, err_msg=f"{shape}, {tol}, {most}")
                 ends.add(theirs)
-    assert len(ends) > 9
+    assert len(ends) > 7
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
