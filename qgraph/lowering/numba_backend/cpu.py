@@ -22,7 +22,7 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
 from numba.core.errors import TypingError
 from numba.core.target_extension import target_override
-from numba.core.typed_passes import NopythonTypeInference
+from numba.core.typed_passes import AnnotateTypes, NopythonTypeInference
 from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
@@ -222,8 +222,15 @@ class _Compiler(compiler.Compiler):
             return pipelines
         if _Compiler._passes is None:
             (numbas,) = super().define_pipelines()
-            _Compiler._passes = FastPasses(numbas, "numba.core", {})
+            _Compiler._passes = FastPasses(numbas, "numba.core", {AnnotateTypes: _annotate})
         return [_Compiler._passes]
+
+
+def _annotate(state: Any) -> None:
+    """What ``expressions`` looks at of Numba's annotation, which is a text besides."""
+    state.type_annotation = SimpleNamespace(
+        filename=state.func_ir.loc.filename, blocks=state.func_ir.blocks, typemap=state.typemap
+    )
 
 
 class _Typer(compiler.CompilerBase):
@@ -253,13 +260,9 @@ class _Typed(AnalysisPass):
 
     def run_pass(self, state: Any) -> bool:
         """Numba's hook."""
+        _annotate(state)
         state["cr"] = compiler.compile_result(
-            typing_context=state.typingctx,
-            target_context=state.targetctx,
-            # As a whole compilation has it, as far as ``expressions`` looks.
-            type_annotation=SimpleNamespace(
-                filename=state.func_ir.loc.filename, blocks=state.func_ir.blocks, typemap=state.typemap
-            ),
+            typing_context=state.typingctx, target_context=state.targetctx, type_annotation=state.type_annotation
         )
         return False
 
