@@ -136,6 +136,27 @@ def test_the_first_of_many_iterations(rig):
         assert f"{n} on axis 0 of {n} elements, where i = {n - n // 2}" in error.found
 
 
+def seen(x):
+    SEEN.append(x.copy())
+
+
+SEEN = []
+
+
+def only_on_the_host(x):
+    qgraph.host_callback(seen, x, writes=())
+
+
+def test_nothing_to_check(rig):
+    """On CUDA the task that begins a launch reads where faults are noted, though none can be."""
+    kernel = rig.kernel(only_on_the_host, bounds_check=True)
+    SEEN.clear()
+    for _ in range(2):
+        kernel(rig.device(arange()))
+        qgraph.synchronize()
+    np.testing.assert_array_equal(SEEN, [arange()] * 2)
+
+
 def test_for_a_process(rig, monkeypatch):
     monkeypatch.setenv("QGRAPH_BOUNDS_CHECK", "1")
     out_of_bounds(rig, rig.kernel(kernels.shifted), (arange(), arange(), 2))

@@ -139,6 +139,8 @@ def run_kernel(code, kernel, grid, block, values):
             dtype = kind.dtype if parameter.kind == "leaf" else slots_dtype(parameter)
             words = [int.from_bytes(next(left), "little", signed=True) for _ in range(5 + 2 * kind.ndim)]
             pointer, shape, strides = words[4], words[5 : 5 + kind.ndim], words[5 + kind.ndim :]
+            # NumPy takes the null pointer for a wish for memory.
+            assert pointer or 0 in shape, f"no memory for {parameter.name}"
             size = max(1, sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + words[3])
             raw = (ctypes.c_byte * size).from_address(pointer)
             arguments.append(cuda_simulator.simulator_array(np.ndarray(shape, dtype, raw, 0, strides)))

@@ -124,7 +124,9 @@ class CudaExecutable(ABC):
             for each in unrolled:
                 fill(scratch.pointer + each.guards * WORD, (1).to_bytes(WORD, "little"), 1, own)
         program = plan.plan.program
-        resources.faults = DeviceFaults(self.device, program) if program.faults else None
+        # The task that begins a launch looks there, too, whether or not something was found to check.
+        noting = program.faults or program.exits is not None
+        resources.faults = DeviceFaults(self.device, program) if noting else None
         if plan.plan.loops and self._handle_loops(plan.plan):
             word = scratch.pointer + plan.plan.stop * WORD
             resources.loops = StoppableLoops(plan.plan.loops, self.device.once(StopStream).writer(word))
