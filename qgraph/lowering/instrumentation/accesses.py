@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from qgraph.ir.functions import Function
 from qgraph.source import Span
 
 Kind = Literal["load", "store", "atomic", "index", "whole", "fill", "forget", "reduce"]
@@ -51,3 +52,9 @@ class Words(Protocol):
 
     def word(self, access: Access) -> object:
         """A ``Function`` or ``TypedFunction`` for an access; None to leave it as it is."""
+
+
+def state_for(function: Function, words: Words) -> list[str]:
+    """What of the state a function that loops call gets besides its own parameters: a generated one may have some of it."""
+    own = {parameter.arg for parameter in function.tree.args.args}
+    return [name for name in words.state if name not in own]

@@ -12,7 +12,7 @@ from qgraph import language
 from qgraph.captured_state import numba_function
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast
-from qgraph.lowering.instrumentation.accesses import Access, Words
+from qgraph.lowering.instrumentation.accesses import Access, Words, state_for
 from qgraph.lowering.instrumentation.kinds import Elements, Kind, KindAnalysis, Number, Unknown
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
@@ -142,7 +142,7 @@ class Expressions(ast.NodeTransformer):
             assert isinstance(node.func, ast.Name)
             made, _ = self._whole.function(function, tuple(map(self.kinds.of, node.args)))
             name = self._global(made, f"_watched_{node.func.id}")
-            state = [ast.copy_location(ast.Name(each, ast.Load()), node) for each in self._whole.words.state]
+            state = [ast.copy_location(ast.Name(each, ast.Load()), node) for each in state_for(function, self._whole.words)]
             node.args = [*map(self.visit, node.args), *state]
             node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
             return node

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import HOST, Branch, Loop, NodeStatement, Program, Statement, Task, TaskStatement
-from qgraph.lowering.instrumentation.accesses import Access, Words
+from qgraph.lowering.instrumentation.accesses import Access, Words, state_for
 from qgraph.lowering.instrumentation.body_statements import Body
 from qgraph.lowering.instrumentation.kinds import (
     NUMBER,
@@ -141,7 +141,7 @@ class _Instrumenter:
             kinds = dict(zip((each.arg for each in tree.args.args), arguments, strict=False))
             body = Body(self, kinds, dict(function.names), function.file, {})
             tree.body = body.rewritten(tree.body)
-            extra = [ast.copy_location(ast.arg(name), tree) for name in self.words.state]
+            extra = [ast.copy_location(ast.arg(name), tree) for name in state_for(function, self.words)]
             tree.args.args = [*tree.args.args, *extra]
             returned = [node.value for node in ast.walk(function.tree) if isinstance(node, ast.Return)]
             given = {NUMBER if value is None else body.kinds.of(value) for value in returned}
