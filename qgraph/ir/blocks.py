@@ -28,7 +28,3 @@ class BlockShape:
 def shared_place(first: int) -> int:
     """Where an array in shared memory may begin that comes behind ``first`` bytes."""
     return -(-first // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
-
-
-# In PTX: stands where a value is not to be contracted with what is made of it.
-UNFUSED = "/* unfused */"

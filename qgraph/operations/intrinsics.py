@@ -83,6 +83,10 @@ def assume_u32(value: int) -> int:
     return value
 
 
+# What PTX says where it is called.
+UNFUSED = "/* unfused */"
+
+
 def unfused(value: Any) -> Any:
     """``value``, with which no later operation is contracted: as if an array had held it meanwhile."""
     return value

@@ -10,7 +10,6 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
-from qgraph.ir.blocks import UNFUSED
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, cast_to_result, check_scalar, element, signature
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.numbers.number_llvm import types
@@ -81,7 +80,7 @@ def unfused_word() -> Intrinsic:
         if value.type not in moves:
             return value
         register, bits = moves[value.type]
-        text = f"mov.{bits} $0, $1; {UNFUSED}"
+        text = f"mov.{bits} $0, $1; {intrinsics.UNFUSED}"
         return builder.asm(ir.FunctionType(value.type, [value.type]), text, f"={register},{register}", [value], False)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:

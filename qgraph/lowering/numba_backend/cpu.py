@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -38,7 +38,7 @@ from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper
 from qgraph.lowering.numba_backend.cpu_parallel import parallel_word
 from qgraph.lowering.numba_backend.cpu_runtime import OWN, add_symbols, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
-from qgraph.lowering.numba_backend.fast_passes import FastPasses
+from qgraph.lowering.numba_backend.fast_passes import FastPipeline
 from qgraph.lowering.numbers.compile_errors import kernel_errors
 from qgraph.lowering.numbers.number_llvm import types
 from qgraph.lowering.numbers.type_promotion import plain
@@ -209,23 +209,6 @@ def index_tuple_type(count: int) -> Any:
     return types.UniTuple(types.int64, count)
 
 
-class _Compiler(compiler.Compiler):
-    """Numba's hook for a pipeline."""
-
-    # The same for all functions, and expensive to make.
-    _passes: FastPasses | None = None
-
-    def define_pipelines(self) -> list[Any]:
-        """Numba's hook."""
-        if self.state.func_ir is not None:
-            pipelines: list[Any] = super().define_pipelines()
-            return pipelines
-        if _Compiler._passes is None:
-            (numbas,) = super().define_pipelines()
-            _Compiler._passes = FastPasses(numbas, "numba.core", {AnnotateTypes: _annotate})
-        return [_Compiler._passes]
-
-
 def _annotate(state: Any) -> None:
     """What ``expressions`` looks at of Numba's annotation, which is a text besides."""
     state.type_annotation = SimpleNamespace(
@@ -233,20 +216,29 @@ def _annotate(state: Any) -> None:
     )
 
 
-class _Typer(compiler.CompilerBase):
-    """Numba's pipeline up to the types of all variables."""
+class _Compiler(FastPipeline, compiler.Compiler):
+    """Numba's hook for a pipeline."""
 
-    _passes: FastPasses | None = None
+    package = "numba.core"
+    instead: ClassVar[Any] = {AnnotateTypes: _annotate}
+
+
+class _UpToTypes(compiler.CompilerBase):
+    """Numba's pipeline up to the types of all variables."""
 
     def define_pipelines(self) -> list[Any]:
         """Numba's hook."""
-        if _Typer._passes is None:
-            manager = compiler.DefaultPassBuilder.define_untyped_pipeline(self.state)
-            manager.add_pass(NopythonTypeInference, "types")
-            manager.add_pass(_Typed, "done")
-            manager.finalize()
-            _Typer._passes = FastPasses(manager, "numba.core", {})
-        return [_Typer._passes]
+        manager = compiler.DefaultPassBuilder.define_untyped_pipeline(self.state)
+        manager.add_pass(NopythonTypeInference, "types")
+        manager.add_pass(_Typed, "done")
+        manager.finalize()
+        return [manager]
+
+
+class _Typer(FastPipeline, _UpToTypes):
+    """Numba's hook for that."""
+
+    package = "numba.core"
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)

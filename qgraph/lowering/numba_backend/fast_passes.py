@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from qgraph.compat import numba
 
@@ -136,6 +136,31 @@ class FastPasses:
 
     def _strip_phis(self, state: Any) -> None:
         state.func_ir = numba.without_phis(state.func_ir, self._core.typed_passes.PreLowerStripPhis())
+
+
+class FastPipeline:
+    """Mixin of a compiler class of Numba's: functions of Python go the short way through its passes.
+
+    ``package`` and ``instead`` are those of ``FastPasses``.
+    """
+
+    package: str
+    instead: ClassVar[Mapping[type, _Run]] = {}
+    state: Any
+    # The same for all functions, and expensive to make.
+    _passes: FastPasses | None = None
+
+    def define_pipelines(self) -> list[Any]:
+        """Numba's hook."""
+        cls = type(self)
+        if self.state.func_ir is None and cls._passes is not None:
+            return [cls._passes]
+        pipelines: list[Any] = super().define_pipelines()  # type: ignore[misc]
+        if self.state.func_ir is not None:
+            return pipelines
+        (numbas,) = pipelines
+        cls._passes = FastPasses(numbas, self.package, self.instead)
+        return [cls._passes]
 
 
 def _statements(function: Any) -> Iterator[Any]:

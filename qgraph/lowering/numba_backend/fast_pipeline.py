@@ -5,32 +5,19 @@ NVVM makes the same kernel of that text, or one whose conditions have other bran
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 # Numba's own modules are those of the real numba.cuda: its simulator has none of them.
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering
 from numba.cuda.core.typed_passes import IRLegalization
 
 from qgraph.lowering.numba_backend.fast_lowering import Lowering
-from qgraph.lowering.numba_backend.fast_passes import FastPasses
+from qgraph.lowering.numba_backend.fast_passes import FastPipeline
 
 
-class Compiler(CUDACompiler):
+class Compiler(FastPipeline, CUDACompiler):
     """Numba's hook for a pipeline."""
 
-    # The same for all functions, and expensive to make.
-    _passes: FastPasses | None = None
-
-    def define_pipelines(self) -> list[Any]:
-        """Numba's hook."""
-        if self.state.func_ir is not None:
-            pipelines: list[Any] = super().define_pipelines()
-            return pipelines
-        if Compiler._passes is None:
-            (numbas,) = super().define_pipelines()
-            Compiler._passes = FastPasses(numbas, "numba.cuda.core", INSTEAD)
-        return [Compiler._passes]
-
-
-# No variable is deleted, so that none of their lives needs an end.
-INSTEAD = {IRLegalization: lambda state: None, CUDANativeLowering: Lowering().run_pass}
+    package = "numba.cuda.core"
+    # No variable is deleted, so that none of their lives needs an end.
+    instead: ClassVar[Any] = {IRLegalization: lambda state: None, CUDANativeLowering: Lowering().run_pass}

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from qgraph.ir.blocks import SHARED_ALIGNMENT, STATIC_SHARED, UNFUSED, shared_place
+from qgraph.ir.blocks import SHARED_ALIGNMENT, STATIC_SHARED, shared_place
+from qgraph.operations.intrinsics import UNFUSED
 
 _DEFINITION = re.compile(r"^[ \t]*(?P<before>(?:\.\w+[ \t]+|\([^()]*\)[ \t]*|\d+[ \t]+)+)(?P<name>[A-Za-z_$][\w$]*)", re.M)
 _REGISTER = re.compile(r"%\w+")

@@ -103,7 +103,7 @@ def test_the_short_way_leads_to_the_same_code(name, function, compile_ptx, monke
 def test_before_llvm_the_short_way_leads_to_the_same(name, function, compile_ptx, monkeypatch):
     from qgraph.lowering.numba_backend import fast_pipeline
 
-    monkeypatch.setattr(fast_pipeline, "INSTEAD", {})
+    monkeypatch.setattr(fast_pipeline.Compiler, "instead", {})
     monkeypatch.setattr(fast_pipeline.Compiler, "_passes", None)
     short, numbas, ways = compiled(function, compile_ptx, PLAIN[name], monkeypatch)
     assert all(ways)
