@@ -168,6 +168,36 @@ def test_for_a_process(rig, monkeypatch):
         rig.kernel(kernels.shifted)
 
 
+def larger(x, y):
+    for i in range(x.shape[0]):
+        y[i] = max(x[i], 0.5)
+
+
+@pytest.mark.needs("compiler")
+def test_an_integer_that_may_have_lost_digits(rig):
+    """What an access is given is refused with checks as it is without."""
+    for call in (rig.kernel(larger, bounds_check=True), rig.kernel(larger, bounds_check=True).check):
+        with pytest.raises(qgraph.KernelTypeError, match="may lose digits") as caught:
+            call(rig.device(ints(2**62 - 2)), rig.device(ints(0)))
+        assert "y[i] = max(x[i], 0.5)" in str(caught.value)
+    rig.check(larger, lambda: (ints(1, 7, dtype="int32"), ints(0, 0)), bounds_check=True)
+    rig.check(larger, lambda: (ints(2**62 - 2), np.zeros(1)), bounds_check=True)
+
+
+def products_of_rows(a, b, x, y):
+    for i in range(a.shape[0]):
+        y[i] = np.dot(a[i], x) + np.max(b[i]) + np.argmin(a[i])
+
+
+def test_rows(rig):
+    """Functions that are made for rows note lengths that differ, with what checks need, too."""
+    matrix, vector = np.random.default_rng(0).random((4, 5)), arange(5)
+    kernel = rig.check(products_of_rows, lambda: (matrix.copy(), matrix + 1, vector.copy(), np.zeros(4)), bounds_check=True)
+    with pytest.raises(qgraph.QGraphError, match="5 and 7|lengths|shapes"):
+        kernel(*map(rig.device, (matrix.copy(), matrix + 1, arange(7), np.zeros(4))))
+        qgraph.synchronize()
+
+
 @pytest.mark.filterwarnings("ignore::qgraph.AssumedParallelWarning")
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize("name", ["of_two_axes", "func", "row", "convergence", "atomics", "no_axes"])

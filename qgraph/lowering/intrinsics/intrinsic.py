@@ -20,6 +20,9 @@ _Opaque: Any = types.Opaque
 class Intrinsic(_Callable, _Opaque):
     """A function type with one typing function and one emitter."""
 
+    # Whether the typing function is told which floats are integers that may have lost digits.
+    keeps_rounded = False
+
     def __init__(self, name: str, typer: Callable[[Any, tuple[Any, ...]], Any], emit: Emitter) -> None:
         self._identity = object()
         self._typer = typer

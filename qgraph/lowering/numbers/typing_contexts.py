@@ -167,7 +167,7 @@ class NumberTyping(_Context):
 
     def _of_rounded(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call, of which some are ``Rounded``, as the function takes them."""
-        if isinstance(func, DeviceFunction | OperationType):
+        if isinstance(func, DeviceFunction | OperationType) or getattr(func, "keeps_rounded", False):
             return args
         if isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer):
             raise self.typing_error(refusal(f"{func.instance_type} is made of"))
