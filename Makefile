@@ -83,7 +83,9 @@ ON_SIM := QGRAPH_BACKEND=sim
 
 TESTS := tests
 # Of those, what the simulator runs.
-SIMULATED = $(if $(filter tests,$(TESTS)),tests/features,$(filter tests/features%,$(TESTS)))
+SIMULATED = $(if $(filter tests,$(TESTS)),tests/features $(IN_BLOCKS),$(filter tests/features%,$(TESTS)))
+# What CUDA alone has in tiles: other tests of tests/lowering ask what is compiled.
+IN_BLOCKS := tests/lowering/loops/test_tiles_in_blocks.py
 
 test: $(READY_DEV)
 	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) $(TESTS) --ignore=tests/gpu $(WITHOUT)
@@ -92,7 +94,7 @@ test: $(READY_DEV)
 test-all: $(READY_DEV)
 	$(ON_CPU) $(PY) $(PYTEST) tests/examples tests/properties $(COMMON)
 	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) tests --ignore=tests/gpu --ignore=tests/examples --ignore=tests/properties $(COMMON)
-	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/agreement tests/examples tests/properties $(COMMON)
+	$(ON_SIM) $(PY) $(PYTEST) tests/features tests/lowering/loops tests/agreement tests/examples tests/properties $(COMMON)
 
 test-rare: $(READY_DEV)
 	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) $(RARE)

@@ -270,3 +270,6 @@ def test_a_profile_is_of_the_same_tiles(rig, function):
     told = str(profile)
     assert ("two passes over memory" in told) == ("two passes over memory" in str(kernel.plan(*given, 2, 31)))
     assert profile.total == sum(row.total for row in profile.rows if row.depth == 0)
+    if rig.backend == "cpu":
+        # As many turns of two blocks as the iterations have room for, and what is left, one by one.
+        assert [row.count for row in profile.rows if "two passes" in row.form] == [4 if function is swapped else 12]

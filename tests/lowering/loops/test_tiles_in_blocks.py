@@ -110,6 +110,24 @@ def test_edges_of_both_arrays_stay(rig, small_tiles):
         rig.compare(kernel, lambda count=count, arrays=arrays: (*(array.copy() for array in arrays), count))
 
 
+def with_a_smaller_array(u, v, k, n):
+    """What loops only look at is not in tiles, and may end before a tile does."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + 3 * u[i, j + 1] + k[i - 1, j - 1]) % 1009
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            u[i, j] = (v[i, j] + u[i, j]) % 997
+
+
+def test_beyond_the_end_of_an_array(rig, small_tiles):
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 1000, shape) for shape in (SHAPE, SHAPE, (SHAPE[0] - 2, SHAPE[1] - 2))]
+    kernel = rig.kernel(with_a_smaller_array, fuse=True)
+    if kernel.options.backend != "cpu":
+        assert "of them in the registers of a thread" in str(kernel.plan(*arrays, 30))
+    rig.compare(kernel, lambda: (*(array.copy() for array in arrays), 18))
+
+
 def plan_and_ptx(function, count, **options):
     kernel, arrays = qgraph.kernel(fuse=True, **options)(function), [np.zeros((9, 9), np.float32) for _ in range(count)]
     return str(kernel.plan(*arrays, 100)), kernel.ptx(*arrays, 100)
