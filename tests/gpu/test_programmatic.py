@@ -83,6 +83,7 @@ def test_a_chain_that_does_not_commute(n, conditional):
 scramble_func = qgraph.func(scramble)
 
 
+@pytest.mark.without_bounds_check
 def test_sizes_that_move_between_one_block_and_all_of_the_device():
     kernel = qgraph.kernel(backend="cuda")(scramble)
     rng = np.random.default_rng(1)
@@ -99,6 +100,7 @@ def test_sizes_that_move_between_one_block_and_all_of_the_device():
     assert kernel.stats.graph_builds == 1
 
 
+@pytest.mark.without_bounds_check
 def test_the_edges_of_the_graph_are_programmatic_between_kernels():
     def kernel(x, y):
         scramble_func(x, y)

@@ -88,6 +88,7 @@ def run(function, arrays, count, **options):
     return [qgraph.to_numpy(array) for array in moved]
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
 @pytest.mark.parametrize("function", [counting, in_place, far_away, shifted, periodic])
 def test_integers_are_those_of_the_plain_loop(function, dtype):
@@ -98,6 +99,7 @@ def test_integers_are_those_of_the_plain_loop(function, dtype):
                 np.testing.assert_array_equal(mine, plain, err_msg=f"{shape}, {count}")
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("function", [jacobi, heat, fdtd])
 def test_floats_are_those_of_the_plain_loop(function, dtype):
@@ -108,6 +110,7 @@ def test_floats_are_those_of_the_plain_loop(function, dtype):
                 np.testing.assert_allclose(mine, plain, rtol=1e-5, atol=1e-5, err_msg=f"{shape}, {count}")
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_same_bits_without_contraction(dtype):
     """Nothing is contracted in a sweep here, and nothing may be from one sweep to the next, which registers connect."""
@@ -117,6 +120,7 @@ def test_the_same_bits_without_contraction(dtype):
             np.testing.assert_array_equal(mine, plain)
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("options", [{"graph": False}, {"conditional": "host"}], ids=str)
 def test_launches_ask_for_shared_memory(options):
     arrays = [np.random.default_rng(k).integers(0, 1000, SHAPES[0]) for k in range(2)]

@@ -51,6 +51,7 @@ def nine(x):
         x[i] += 2
 
 
+@pytest.mark.without_bounds_check
 def test_nine_tasks_are_nine_nodes():
     k = qgraph.kernel(backend="cuda")(nine)
     host = np.arange(1000.0)
