@@ -47,8 +47,8 @@ def measure(quick: bool) -> Answer:
         plain(*made[0], iterations)
         plain.profile(*made[1], iterations)
         np.testing.assert_allclose(*(qgraph.to_numpy(u) for u, _ in made), rtol=1e-5)
-        # Of one iteration and of many, each without stamps and with them. The last of them decides which graph the loop takes in
-        # the profile: after one of few iterations it would not be the one that is compared with.
+        # Of one iteration and of many, each without stamps and with them. The last of them decides which graph the loop takes
+        # in the profile: after one of few iterations it would not be the one that is compared with.
         runs: list[Any] = [
             functools.partial(run, *arrays, count)
             for count in (1, iterations)
