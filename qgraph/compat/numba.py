@@ -178,6 +178,21 @@ def final_module(library: Any) -> Any:
     return NUMBA.part(library, "_final_module")
 
 
+def engine(library: Any) -> Any:
+    """llvmlite's execution engine, in which a code library puts its machine code."""
+    return NUMBA.part(NUMBA.part(NUMBA.part(library, "_codegen"), "_engine"), "_ee")
+
+
+def set_final_module(library: Any, module: Any) -> None:
+    """Let a code library put all that it is given into ``module``."""
+    NUMBA.replace(library, "_final_module", module)
+
+
+def module_for_linking(library: Any) -> Any:
+    """All of a code library, for other ones, as one module of llvmlite.binding."""
+    return NUMBA.part(library, "_get_module_for_linking")()
+
+
 def optimize_definitions_alone(library: Any) -> None:
     """Let a code library run LLVM's passes of a function on functions that have a body alone.
 

@@ -154,7 +154,7 @@ class _Target(NumberTarget, CPUContext):
 
 
 def _make_typing(float_type: str) -> _Typing:
-    llvmlite.free_pass_managers()
+    llvmlite.free_passes()
     typing = _Typing()
     typing.float_type = getattr(types, float_type)
     typing._words = {}

@@ -9,22 +9,43 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import codegen
+from numba.core import cgutils, codegen
 
-from qgraph.compat import numba
+from qgraph.compat import llvmlite, numba
 
 
 class Library(codegen.JITCodeLibrary):
-    """Numba's library that takes modules without such stores, and makes no pass managers for declarations."""
+    """Numba's library that takes modules without such stores, and leaves nothing when it goes.
+
+    Its modules are in an LLVM context of their own, and there are no pass managers for declarations.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         numba.optimize_definitions_alone(self)
+        self._context = llvmlite.Context(numba.engine(self))
+        self._linked: dict[Any, None] = {}
+        empty = numba.final_module(self)
+        numba.set_final_module(self, self._context.parse(str(empty)))
+        numba.final_module(self).name = empty.name
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Numba's hook."""
         drop_dead_zeros(ir_module)
-        super().add_ir_module(ir_module)
+        module = self._context.parse(cgutils.normalize_ir_text(str(ir_module)))
+        module.name = ir_module.name
+        module.verify()
+        self.add_llvm_module(module)
+
+    def add_linking_library(self, library: Any) -> None:
+        """Numba's hook, for code in another context."""
+        self._linked[library] = None
+
+    def finalize(self) -> None:
+        """Numba's hook: what was linked, optimised and turned into machine code."""
+        for library in self._linked:
+            numba.final_module(self).link_in(self._context.copy(numba.module_for_linking(library)))
+        super().finalize()
 
 
 def drop_dead_zeros(module: ir.Module) -> None:
