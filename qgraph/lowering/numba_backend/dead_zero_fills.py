@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, codegen
+from numba.core import cgutils, codegen, config
 
 from qgraph.compat import llvmlite, numba
 
@@ -23,7 +23,8 @@ class Library(codegen.JITCodeLibrary):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         numba.optimize_definitions_alone(self)
-        self._context = llvmlite.Context(numba.engine(self))
+        # Numba's own pass for reference counts makes modules anew, where it likes.
+        self._context = llvmlite.Context(numba.engine(self) if config.LLVM_REFPRUNE_PASS else None)
         self._linked: dict[Any, None] = {}
         empty = numba.final_module(self)
         numba.set_final_module(self, self._context.parse(str(empty)))
