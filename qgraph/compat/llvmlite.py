@@ -43,7 +43,7 @@ _CLOSURE, _PLAIN = struct.Struct("<24xQ"), 0b010
 def free_passes() -> None:
     """Let LLVM's pass managers and pass builders go with their objects, also those of others.
 
-    The managers' classes have the ``_dispose`` that frees behind an empty one of another base: a megabyte for each small kernel.
+    The managers' classes have the ``_dispose`` that frees behind an empty one of another base: a megabyte for a small kernel.
     Callbacks that llvmlite makes for a builder it never frees: 1.5 KB. Where either is not as it was read, it stays as it is.
     """
     import llvmlite

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import numba
 import numpy as np
 import pytest
-from numba.core import codegen, typed_passes
+from numba.core import typed_passes
 
 import qgraph
 from qgraph.errors import KernelTypeError
 from qgraph.ir.argument_types import ArrayType
 from qgraph.lowering.numba_backend import cpu
+from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.numba_backend.fast_passes import FastPasses
 
 pytestmark = pytest.mark.needs("compiler")
@@ -283,7 +284,7 @@ def of_arrays(x, y, n):
 @pytest.mark.parametrize("function", [rows, halving, raising, of_arrays])
 def test_both_ways_lead_to_the_same_code_on_the_cpu(function, monkeypatch):
     texts, ways = [], []
-    is_plain, add = FastPasses.is_plain, codegen.CPUCodeLibrary.add_ir_module
+    is_plain, add = FastPasses.is_plain, Library.add_ir_module
 
     def adding(library, module):
         # Numba's runtime is compiled once in a process.
@@ -291,7 +292,7 @@ def test_both_ways_lead_to_the_same_code_on_the_cpu(function, monkeypatch):
             texts[-1].append(_without_numbers(str(module)))
         add(library, module)
 
-    monkeypatch.setattr(codegen.CPUCodeLibrary, "add_ir_module", adding)
+    monkeypatch.setattr(Library, "add_ir_module", adding)
     for plain in (lambda each, code: (ways.append(is_plain(each, code)), ways[-1])[1], lambda each, code: False):
         cpu.forget()
         texts.append([])
