@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from qgraph import forks
 from qgraph.lowering.ptx.link import CubinLinker
@@ -45,6 +46,27 @@ class _Switching:
 _SWITCHING = _Switching()
 
 
+# Threads that nobody uses, for the next compilation: of each that calls them NVVM keeps 1.5 KB, and nvJitLink 0.6, for ever.
+_IDLE: list[tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = []
+
+
+def _end_idle() -> None:
+    """End them, as before a process forks, whose child would not have them."""
+    for pool in _take_idle() or ():
+        pool.shutdown()
+
+
+def _take_idle() -> tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None:
+    try:
+        return _IDLE.pop()
+    except IndexError:
+        return None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_end_idle, after_in_child=_IDLE.clear)
+
+
 class CompileThreads:
     """A thread for NVVM, and one for nvJitLink, which takes the texts in the order in which they were begun.
 
@@ -53,9 +75,10 @@ class CompileThreads:
 
     def __init__(self, linking: Callable[[], CubinLinker] | None) -> None:
         """``linking`` is what the texts are added to, or None where they are not linked; the thread makes it."""
-        self._compiler = ThreadPoolExecutor(1, "qgraph-nvvm")
-        self._linker = ThreadPoolExecutor(1, "qgraph-nvjitlink")
+        pools = _take_idle() or (ThreadPoolExecutor(1, "qgraph-nvvm"), ThreadPoolExecutor(1, "qgraph-nvjitlink"))
+        self._compiler, self._linker = pools
         self._make = linking
+        self._begun: list[Future[Any]] = []
         # Of the linking thread, until that has ended.
         self._linking: CubinLinker | None = None
         self._added: list[Future[None]] = []
@@ -66,8 +89,11 @@ class CompileThreads:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            for pool in (self._compiler, self._linker):
-                pool.shutdown(wait=True, cancel_futures=True)
+            for each in self._begun:
+                each.cancel()
+            wait(self._begun)
+            _end_idle()
+            _IDLE.append((self._compiler, self._linker))
         finally:
             # An interrupt may come while it waits.
             _SWITCHING.end()
@@ -77,6 +103,7 @@ class CompileThreads:
     def begin(self, finish: Callable[[], str]) -> Callable[[], str]:
         """Have ``finish`` make a text, and link it. Gives what waits for the text."""
         text = self._compiler.submit(finish)
+        self._begun.append(text)
         self.link(text.result)
         return text.result
 
@@ -84,6 +111,7 @@ class CompileThreads:
         """Link the text that ``text`` gives or waits for, if one links at all."""
         if self._make is not None:
             self._added.append(self._linker.submit(self._add, text))
+            self._begun.append(self._added[-1])
 
     def cubin(self) -> bytes:
         """All texts as one cubin; empty if there were none.

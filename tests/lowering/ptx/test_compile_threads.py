@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from qgraph.errors import BackendError
+from qgraph.lowering.ptx import compile_threads
 from qgraph.lowering.ptx.compile_threads import CompileThreads
 
 
@@ -79,11 +80,59 @@ def test_threads_give_way_sooner_as_long_as_anybody_compiles():
 
 
 def test_threads_give_way_as_usual_after_an_interrupt(monkeypatch):
-    def interrupted(pool, **options):
+    def interrupted(futures):
         raise KeyboardInterrupt
 
     usual = sys.getswitchinterval()
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", interrupted)
+    monkeypatch.setattr(compile_threads, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt), CompileThreads(None):
         pass
     assert sys.getswitchinterval() == usual
+
+
+def names() -> list[str]:
+    """The threads for compilations that there are."""
+    return sorted(each.name for each in threading.enumerate() if each.name.startswith("qgraph-nv"))
+
+
+def used() -> int:
+    """The thread of a compilation."""
+    found: list[int] = []
+    with CompileThreads(Pretended) as beside:
+        beside.begin(lambda: (found.append(threading.get_ident()), "a")[1])
+        assert beside.cubin() == b"a"
+    return found[0]
+
+
+def test_the_next_compilation_takes_the_same_threads():
+    compile_threads._end_idle()
+    assert used() == used()
+    assert len(names()) == 2
+    outer = CompileThreads(None)
+    with outer:
+        used()
+    # Those of one of two at once are enough.
+    assert len(names()) == 2
+    compile_threads._end_idle()
+    assert names() == []
+
+
+def test_what_was_not_begun_is_given_up():
+    started, going, made = threading.Event(), threading.Event(), []
+    with pytest.raises(ZeroDivisionError), CompileThreads(None) as beside:
+        beside.begin(lambda: (started.set(), going.wait(10), "a")[2])
+        beside.begin(lambda: made.append("b"))
+        started.wait(10)
+        threading.Timer(0.05, going.set).start()
+        raise ZeroDivisionError
+    assert not made
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_a_process_that_forks_has_no_idle_threads_nor_has_its_child():
+    used()
+    child = os.fork()
+    if not child:
+        os._exit(bool(compile_threads._IDLE) or not used())
+    assert os.waitpid(child, 0)[1] == 0
+    assert names() == []
