@@ -196,8 +196,8 @@ def module_for_linking(library: Any) -> Any:
 def optimize_definitions_alone(library: Any) -> None:
     """Let a code library run LLVM's passes of a function on functions that have a body alone.
 
-    Numba makes a pass manager and a builder for declarations too, of which there are more: time, and 1.5 KB of a builder that stay
-    where `llvmlite.free_passes` cannot free them.
+    Numba makes a pass manager and a builder for declarations too, of which there are more: time, and 1.5 KB of a builder that
+    stay where ``llvmlite.free_passes`` cannot free them.
     """
     codegen = NUMBA.part(library, "_codegen")
     NUMBA.replace(library, "_optimize_functions", functools.partial(_optimize_definitions, codegen))
