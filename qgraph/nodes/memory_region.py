@@ -174,6 +174,16 @@ def rows_of(view: Any, starts: Sequence[int], counts: Sequence[int], *, joined: 
 # --- in a graph --------------------------------------------------------------------------------------------------------
 
 
+def allocation_of(driver: Any, pointer: int) -> int | None:
+    """The driver's number of the allocation in which an address lies, which no later one has; None where it does not tell.
+
+    In an executable graph, nodes other than kernels point at what the driver knows of an allocation, not at an address alone.
+    Once that was freed, a launch reads freed memory of the driver (580.159) and may crash, though the address is in use again.
+    """
+    code, number = driver.cuPointerGetAttribute(driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer)
+    return int(number) if int(code) == 0 else None
+
+
 class Box(Protocol):
     """What such a node is told of its statement or loop, as in ``MemRegion``."""
 
@@ -208,12 +218,15 @@ class MemRegionNode(GraphNode):
         # Where the host's number is, None for one that is 1.
         self._counts = tuple(None if isinstance(count, int) else owner.hosts[count] for count in box.counts)
         self._known: tuple[Any, ...] = ()
+        # Those in which they lie.
+        self._allocations: tuple[int | None, ...] = ()
 
     def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the arrays and sizes of a call."""
         counts = [1 if index is None else host[index] for index in self._counts]
         rows = self._rows([values[index] for index in self._arrays], counts)
-        if rows == self._known:
+        allocations = tuple(allocation_of(self.driver, part.pointer) for part in rows)
+        if rows == self._known and allocations == self._allocations and None not in allocations:
             return False
         # Forgotten first: should the driver refuse, the next call sets everything again.
         self._known = ()
@@ -227,7 +240,7 @@ class MemRegionNode(GraphNode):
         if enabled is self.off:
             self.off = not enabled
             self.instantiated()
-        self._known = rows
+        self._known, self._allocations = rows, allocations
         return True
 
     @abstractmethod

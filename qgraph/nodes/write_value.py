@@ -13,6 +13,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
 from qgraph.ir.plan import Node
 from qgraph.ir.program import HOST, Effects
 from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, StatementKind, WrittenCall
+from qgraph.nodes.memory_region import allocation_of
 from qgraph.source import as_written
 
 _DTYPES = ("int32", "int64", "uint32", "uint64")
@@ -148,7 +149,7 @@ class WriteNode(GraphNode):
         self._operation.writeValue.flags = 0
         self._parameters = self.driver.CUDA_BATCH_MEM_OP_NODE_PARAMS()
         self._parameters.count, self._parameters.flags = 1, 0
-        self._known: tuple[int, int] | None = None
+        self._known: tuple[int, int, int | None] | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -173,12 +174,14 @@ class WriteNode(GraphNode):
     def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the flag and the value of a call."""
         value = self._value if self._value_leaf is None else int(values[self._value_leaf])
-        wanted = values[self._flag].pointer, value
-        if wanted == self._known:
+        pointer = values[self._flag].pointer
+        allocation = allocation_of(self.driver, pointer)
+        wanted = pointer, value, allocation
+        if wanted == self._known and allocation is not None:
             return False
         # Forgotten first: should the driver refuse, the next call sets both again.
         self._known = None
-        self._set(*wanted)
+        self._set(pointer, value)
         if self.executable is not None:
             self.call(self.driver.cuGraphExecBatchMemOpNodeSetParams, self.executable, self.handle, self._parameters)
         self._known = wanted

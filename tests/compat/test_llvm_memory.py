@@ -16,6 +16,7 @@ from llvmlite.binding import newpassmanagers
 from numba.core import config
 from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
 import qgraph
@@ -118,6 +119,7 @@ def test_an_engine_and_its_context_go_in_any_order():
 def test_a_context_takes_what_nobody_finished():
     made = library(1)
     made._context.parse(TEXT.format(n=2))
+    rtsys.initialize(cpu_target.target_context)
     copied = made._context.copy(numba.module_for_linking(rtsys.library))
     assert "NRT_decref" in str(copied)
     del made

@@ -25,7 +25,7 @@ def nothing_seen():
 
 
 def note(*values):
-    SEEN.append(values)
+    SEEN.append(tuple(value.copy() if isinstance(value, np.ndarray) else value for value in values))
 
 
 def cuda_kernel(function, **options):
@@ -148,6 +148,32 @@ def test_memcpy():
         k(x, y)
         np.testing.assert_array_equal(qgraph.to_numpy(y), np.arange(n))
     assert k.stats.graph_builds == 1
+
+
+def all_kinds(x, y, z, flag):
+    for i in range(x.shape[0]):
+        z[i] = x[i] + 1
+    for i in range(x.shape[0]):
+        y[i] = x[i]
+    for i in range(x.shape[0]):
+        x[i] = 0
+    qgraph.write_value(flag, 3)
+    qgraph.host_callback(note, y, writes=())
+
+
+def test_memory_that_was_freed_and_taken_again():
+    """The driver crashes where a copy was told of memory that was freed since, though the address is in use again."""
+    k, addresses = cuda_kernel(all_kinds), []
+    for turn in range(6):
+        arrays = [on_device(np.full(6, float(turn))) for _ in range(3)] + [on_device(np.zeros(1, np.int64))]
+        addresses.append([int(each.__cuda_array_interface__["data"][0]) for each in arrays])
+        k(*arrays)
+        x, y, z, flag = map(qgraph.to_numpy, arrays)
+        assert (x.any(), set(y), set(z), flag[0]) == (False, {turn}, {turn + 1}, 3)
+        del arrays
+        qgraph.synchronize()
+    assert any(each in addresses[:turn] for turn, each in enumerate(addresses)), "no memory was taken again"
+    assert [set(values) for (values,) in SEEN] == [{turn} for turn in range(6)]
 
 
 def corner(x, y):

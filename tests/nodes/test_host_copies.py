@@ -27,6 +27,7 @@ class FakeDriver:
 
     def __init__(self, real):
         self._real = real
+        self.allocation = 1
         self.told = []
         self.nodes = {}
         self.off = set()
@@ -36,6 +37,9 @@ class FakeDriver:
             return getattr(self._real, name)
         # Some are called by `call`, which raises, and some as they are, whose result tells.
         return name if name != "cuGraphExecMemcpyNodeSetParams" else lambda *given: (0, self.call(name, *given))
+
+    def cuPointerGetAttribute(self, attribute, pointer):
+        return 0, self.allocation
 
     def call(self, name, *given):
         if name == "cuCtxGetCurrent":
@@ -173,6 +177,19 @@ def test_copies_before_the_call_and_after():
     assert made.driver.told == ["cuGraphExecMemcpyNodeSetParams"] * 2
     made.launch()
     assert (other.tolist(), x.tolist()) == ([3, 4, 5, 6], [6, 7, 8, 9])
+
+
+def test_another_allocation_at_the_same_address():
+    """The driver keeps what it knows of an allocation, not the address."""
+    made = Executable(kernel, *two(4))
+    made.build()
+    x, y = two(4)
+    made.update(x, y)
+    made.driver.told.clear()
+    made.driver.allocation = 2
+    assert made.update(x, y) == [True, True, False, True]
+    assert made.driver.told == ["cuGraphExecMemcpyNodeSetParams"] * 3
+    assert made.update(x, y) == [False] * 4
 
 
 def test_a_launch_in_flight_keeps_its_sizes():

@@ -17,6 +17,10 @@ class Recorder:
     def __init__(self, real):
         self._real = real
         self.calls = []
+        self.allocation = 1
+
+    def cuPointerGetAttribute(self, attribute, pointer):
+        return 0 if self.allocation else 1, self.allocation
 
     def __getattr__(self, name):
         return getattr(self._real, name) if not name.startswith("cu") else name
@@ -61,3 +65,22 @@ def test_the_operation(dtype, kind):
         ("cuGraphBatchMemOpNodeSetParams", later),
         ("cuStreamBatchMemOp", later),
     ]
+
+
+@pytest.mark.needs("compiler")
+def test_another_allocation_at_the_same_address():
+    """The driver keeps what it knows of an allocation, not the address. Where it does not tell which, it may be new."""
+    driver = Recorder(pytest.importorskip("cuda.bindings.driver"))
+
+    def kernel(flag):
+        qgraph.write_value(flag, 3)
+
+    (node,) = qgraph.kernel(kernel).plan(np.zeros(1, np.int64)).nodes
+    owner = types.SimpleNamespace(driver=driver, call=driver.call, leaves={"flag": 0}, room=lambda: 0x1000)
+    made = node.what.in_graph(node, owner)
+    made.executable = "executable"
+    told = []
+    for driver.allocation in (1, 1, 2, None, None):
+        told.append(made.update((types.SimpleNamespace(pointer=0x2000),), ()))
+    assert told == [True, False, True, True, True]
+    assert len(driver.calls) == 4

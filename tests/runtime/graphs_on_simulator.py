@@ -48,6 +48,8 @@ from tests.running_again import function_of
 real = cuda_driver.driver
 numbers = itertools.count(1000)
 memory = {}
+# By the address in `memory`: no two allocations have one number.
+allocations = {}
 functions = {}
 handles = {}
 # What guarded each kernel in the body of an unrolled loop that ran.
@@ -174,7 +176,14 @@ class Driver:
     def cuMemAlloc(self, size):
         made = ctypes.create_string_buffer(b"\x55" * size, size)
         memory[ctypes.addressof(made)] = made
+        allocations[ctypes.addressof(made)] = next(numbers)
         return 0, ctypes.addressof(made)
+
+    def cuPointerGetAttribute(self, attribute, pointer):
+        assert attribute == real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_BUFFER_ID
+        starts = [start for start, made in memory.items() if start <= pointer < start + max(len(made), 1)]
+        # Arrays of NumPy's live as long as the test.
+        return 0, allocations[starts[0]] if starts else 1
 
     def cuMemHostAlloc(self, size, flags):
         return self.cuMemAlloc(size)

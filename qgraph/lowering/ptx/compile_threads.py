@@ -79,7 +79,7 @@ class CompileThreads:
         self._compiler, self._linker = pools
         self._make = linking
         self._begun: list[Future[Any]] = []
-        # Of the linking thread, until that has ended.
+        # Of the linking thread.
         self._linking: CubinLinker | None = None
         self._added: list[Future[None]] = []
 
@@ -91,14 +91,12 @@ class CompileThreads:
         try:
             for each in self._begun:
                 each.cancel()
-            wait(self._begun)
+            wait([*self._begun, self._linker.submit(self._close)])
             _end_idle()
             _IDLE.append((self._compiler, self._linker))
         finally:
             # An interrupt may come while it waits.
             _SWITCHING.end()
-        if self._linking is not None:
-            self._linking.close()
 
     def begin(self, finish: Callable[[], str]) -> Callable[[], str]:
         """Have ``finish`` make a text, and link it. Gives what waits for the text."""
@@ -121,7 +119,16 @@ class CompileThreads:
         """
         for each in self._added:
             each.result()
+        return self._linker.submit(self._link).result()
+
+    # --- on the linking thread: nvJitLink (13.3) corrupts the heap where one thread ends what another one began ---
+
+    def _link(self) -> bytes:
         return b"" if self._linking is None else self._linking.cubin()
+
+    def _close(self) -> None:
+        if self._linking is not None:
+            self._linking.close()
 
     def _add(self, text: Callable[[], str]) -> None:
         found = text()

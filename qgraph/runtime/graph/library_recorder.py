@@ -13,6 +13,7 @@ import numpy as np
 
 from qgraph.errors import ArgumentError, BackendError, CudaError, QGraphError
 from qgraph.nodes.library_call import NAMES, LibraryCall, Operand
+from qgraph.nodes.memory_region import allocation_of
 from qgraph.runtime.driver.driver import DeviceContext, driver
 from qgraph.runtime.driver.stream import current_streams, refuse_capture, synchronize
 from qgraph.runtime.graph.recording import Recording
@@ -41,7 +42,7 @@ class LibraryRecorder:
         settings = library.get_float32_matmul_precision() if library.__name__ == "torch" else None
         types = tuple((view.shape, view.strides, view.dtype.str) for view in views)
         what = (statement.function, repr((statement.operands, statement.keywords_given)), library.__name__, settings, types)
-        key = (what, tuple((view.pointer, _allocation(view.pointer)) for view in views))
+        key = (what, tuple((view.pointer, allocation_of(driver, view.pointer)) for view in views))
         with self._device.lock:
             found = self._recorded.get(key)
             if found is None:
@@ -104,12 +105,6 @@ def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
         statement.span,
         hint="pip install 'qgraph-jit[libs]'",
     )
-
-
-def _allocation(pointer: int) -> int:
-    """The driver's number of the allocation, which no later one has: a recorded copy cannot be used for another one there."""
-    code, number = driver.cuPointerGetAttribute(driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer)
-    return int(number) if int(code) == 0 else 0
 
 
 class _Exported:

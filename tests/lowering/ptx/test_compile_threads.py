@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -19,16 +20,20 @@ class Pretended:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.closed = False
+        self.threads = {threading.get_ident()}
 
     def add(self, text: str) -> None:
+        self.threads.add(threading.get_ident())
         if text == "bad":
             raise BackendError("it does not link")
         self.texts.append(text)
 
     def cubin(self) -> bytes:
+        self.threads.add(threading.get_ident())
         return "".join(self.texts).encode()
 
     def close(self) -> None:
+        self.threads.add(threading.get_ident())
         self.closed = True
 
 
@@ -42,6 +47,19 @@ def test_texts_are_linked_in_order_while_others_are_made():
         assert (first(), last()) == ("a", "c")
         assert beside.cubin() == b"abc"
     assert linking.closed
+
+
+@pytest.mark.parametrize("text", ["a", "bad"])
+def test_one_thread_links_from_beginning_to_end(text):
+    """nvJitLink corrupts the heap where one thread ends what another one began."""
+    made: list[Pretended] = []
+    with contextlib.suppress(BackendError), CompileThreads(lambda: made.append(Pretended()) or made[-1]) as beside:
+        beside.begin(lambda: text)
+        beside.cubin()
+    (linking,) = made
+    assert linking.closed
+    assert len(linking.threads) == 1
+    assert threading.get_ident() not in linking.threads
 
 
 def test_nothing_to_link_is_no_linker():
