@@ -57,6 +57,7 @@ def check(kernel, n, seed=0):
     np.testing.assert_array_equal(qgraph.to_numpy(y), expected)
 
 
+@pytest.mark.without_bounds_check
 def test_alloc_and_free_are_nodes():
     kernel = cuda_kernel(backwards)
     bound = kernel.bind(on_device(np.arange(5)), 5)
@@ -111,6 +112,7 @@ def filled_and_copied(x, y):
     del t, u
 
 
+@pytest.mark.without_bounds_check
 def test_fills_and_copies_of_it():
     kernel = cuda_kernel(filled_and_copied)
     for n in (5, 0, 9, 9, 0, 5, 1000):
@@ -241,6 +243,7 @@ def test_after_a_reset():
 # --- joins --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.without_bounds_check
 @pytest.mark.parametrize("path", PATHS)
 def test_a_join_is_an_empty_node(path):
     kernel = cuda_kernel(four_by_four, **PATHS[path])
