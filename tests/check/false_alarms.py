@@ -19,7 +19,7 @@ from qgraph.checking import checker
 from qgraph.errors import OrderDependentWarning
 from qgraph.kernel import Kernel
 from qgraph.runtime.values.array_view import ArrayView
-from qgraph.runtime.values.results import assembler
+from qgraph.runtime.values.results import assembler, with_arrays
 
 OUTCOMES: Counter[str] = Counter()
 ALARMS: list[str] = []
@@ -35,8 +35,8 @@ def run_checked(kernel: Any, *args: Any, **keywords: Any) -> Any:
     Raises:
         FalseAlarm: the checker found something.
     """
-    variant, values = kernel._describe_only(kernel._bind(args, keywords), "cpu", checks=True)
-    run = checker._Run(variant, values)
+    given = kernel._bind(args, keywords)
+    values, run = kernel._with_ones(lambda: _prepared(kernel, given))
     errors, raised = run.in_order()
     if errors:
         raise FalseAlarm("\n".join(map(str, errors))) from errors[0]
@@ -45,13 +45,25 @@ def run_checked(kernel: Any, *args: Any, **keywords: Any) -> Any:
     for value, copy in zip(values, run._values, strict=False):
         if isinstance(value, ArrayView) and not value.readonly and value.host is not None:
             value.host[...] = copy.host
-    returned = assembler(run.program.result)(run._numbers)
+    returned = _returned(run)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", OrderDependentWarning)
         run.other_orders()
     if told:
         raise FalseAlarm("\n".join(str(each.message) for each in told))
     return returned
+
+
+def _prepared(kernel: Any, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+    variant, values = kernel._describe_only(given, "cpu", checks=True)
+    return values, checker._Run(variant, values)
+
+
+def _returned(run: Any) -> Any:
+    result = run.program.result
+    if result is None or not [*result.arrays()]:
+        return assembler(result)(run._numbers)
+    return with_arrays(result, run._numbers, {name: view.host.copy() for name, _, view in run._arrays()})
 
 
 def _counted(kernel: Any, *args: Any, **keywords: Any) -> Any:

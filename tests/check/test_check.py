@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numba
@@ -9,9 +12,11 @@ import numpy as np
 import pytest
 
 import qgraph
+from benchmarks.long_kernels import arrays, long_function
 from qgraph.__main__ import main
 from qgraph.checking.orders import differs
 from tests.check import planted_races
+from tests.conftest import thorough
 
 pytestmark = pytest.mark.needs("compiler")
 
@@ -240,3 +245,21 @@ def test_an_assertion_ends_a_check_as_it_ends_the_kernel():
     loops = qgraph.kernel(raising_kernels.endless)
     with pytest.raises(AssertionError, match="where i = 5\n"):
         loops.check(np.arange(6.0), np.ones(1, np.int64))
+
+
+@qgraph.kernel
+def inside_of_a_matrix(m):
+    for i, j in qgraph.ndrange((1, m.shape[0] - 1), (1, m.shape[1] - 1)):
+        m[i, j] = -1
+
+
+def test_complex_numbers_stand_at_multiples_of_8_bytes():
+    """A store compares the bits, on the stack, as one integer of 128: at a multiple of 8 it crashed, without optimisation."""
+    program = "import numpy; from tests.check.test_check import inside_of_a_matrix as k; k.check(numpy.ones((4, 5), complex))"
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "NUMBA_OPT": "0"}, check=True, timeout=300)
+
+
+@pytest.mark.parametrize("kind", ["signs", *thorough("terms", "array_terms", "kernel_elifs")])
+def test_deep_code(kind):
+    """Deeper than Python's limit of calls within calls lets functions go that call themselves for each level."""
+    assert qgraph.kernel(long_function(kind, 350)).check(*arrays()).accesses

@@ -134,9 +134,7 @@ class Expressions:
         return made if made is not None and fits(made) else self.integer(scope, depth - 1)
 
     def _operands(self, scope: Scope, depth: int) -> tuple[Value, Value]:
-        a, b = self.integer(scope, depth), self.integer(scope, depth)
-        a = settled(a, b.dtypes)
-        return a, settled(b, a.dtypes)
+        return _settled_together(self.integer(scope, depth), self.integer(scope, depth))
 
     def _integer_arithmetic(self, scope: Scope, depth: int) -> Value | None:
         a, b = self._operands(scope, depth)
@@ -147,7 +145,7 @@ class Expressions:
         a = self.integer(scope, depth)
         operator = self.choices.pick(("//", "%", "divmod"))
         if self.choices.maybe(30):
-            a, b = settled(a), settled(within(self.integer(scope, depth), 0, 9))
+            a, b = _settled_together(a, within(self.integer(scope, depth), 0, 9))
             divisor = binary("+", b, literal(1 - b.low)) if b.low <= 0 else b
             if divisor is None:
                 return None
@@ -163,7 +161,7 @@ class Expressions:
         if operator in ("<<", ">>"):
             count = literal(self.choices.integer(0, 3))
             if self.choices.maybe(30):
-                a, count = settled(a), settled(within(b, 0, 3))
+                a, count = _settled_together(a, within(b, 0, 3))
             return binary(operator, within(a, -64, 63), count)
         return binary(operator, a, b)
 
@@ -363,3 +361,8 @@ def _float_literal(number: float) -> Value:
 
 def _counted(counter: Counter) -> Value:
     return Value(counter.name, "int", counter.low, counter.high, frozenset([WEAK]), atom=True)
+
+
+def _settled_together(a: Value, b: Value) -> tuple[Value, Value]:
+    a = settled(a, b.dtypes)
+    return a, settled(b, a.dtypes)

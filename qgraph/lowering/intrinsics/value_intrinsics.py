@@ -184,7 +184,9 @@ def same_bits_word() -> Intrinsic:
         for value in args:
             data = context.data_model_manager[kind].as_data(builder, value)
             place = cgutils.alloca_once_value(builder, data)
-            words.append(builder.load(builder.bitcast(place, bits.as_pointer())))
+            # An integer of 128 bits would be read from multiples of 16, and a complex number stands at one of 8.
+            alignment = context.get_abi_alignment(data.type)
+            words.append(builder.load(builder.bitcast(place, bits.as_pointer()), align=alignment))
         return builder.icmp_unsigned("==", *words)
 
     return Intrinsic("same_bits", typer, emit)
