@@ -295,6 +295,28 @@ def stopped(words: Any, index: int) -> bool:
     return bool(words[index] != 0)
 
 
+def split_rows(rows: int, cols: int, grain: int, most: int) -> tuple[int, int, int]:
+    """Chunks, rows a chunk, columns a chunk: of whole rows if there are enough of them, of parts of a row otherwise.
+
+    Up to ``grain`` elements are one chunk; there are about ``most`` at most, a power of two.
+    """
+    total = rows * cols
+    if total <= 0:
+        return 0, 1, 1
+    if total <= grain:
+        return 1, rows, cols
+    # A power of two, the nearest: three chunks on two threads would take as long as four.
+    wanted = 2
+    while wanted < most and 3 * wanted * grain < 2 * total:
+        wanted *= 2
+    if rows >= wanted:
+        row_step = (rows + wanted - 1) // wanted
+        return (rows + row_step - 1) // row_step, row_step, cols
+    across = (wanted + rows - 1) // rows
+    col_step = (cols + across - 1) // across
+    return rows * ((cols + col_step - 1) // col_step), 1, col_step
+
+
 def ticks() -> int:
     """What the processor's counter of time says now; how many a second there are is its own matter."""
     raise AssertionError("generated code for the CPU calls this")

@@ -108,6 +108,7 @@ def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.set_condition, lambda code, _: code.condition_word())
     yield _word(intrinsics.call_host, lambda code, _: code.host_word())
     yield _word(intrinsics.stopped, lambda code, _: code.stopped_word())
+    yield _word(intrinsics.split_rows, lambda code, _: code.split_rows_word())
     yield _word(intrinsics.ticks, lambda code, _: code.ticks_word())
     yield _word(intrinsics.clock, lambda code, _: code.clock_word())
     yield _word(intrinsics.poll, lambda code, _: code.poll_word())

@@ -31,12 +31,12 @@ from qgraph.lowering.codegen.task_codegen import (
     called_name,
     make_function,
     ordered,
-    own_function,
     selected_leaf,
     serial_function,
     without_handles,
 )
 from qgraph.nodes.kind import statement_kind
+from qgraph.operations import intrinsics
 from qgraph.source import Span, copied
 
 # Calls of tasks in one function. Numba and LLVM need time for a function that grows faster than its length, and all of a
@@ -133,7 +133,7 @@ class _Control:
         self._dtypes = kernel.dtypes
         # Whether it is the function that Python calls.
         self._whole = whole
-        self.names: dict[str, object] = {"_split": _SPLIT}
+        self.names: dict[str, object] = {"_split": intrinsics.split_rows}
         self.used: set[str] = set()
         self.callbacks: list[Parameter] = []
         # Of a statement that is a node.
@@ -337,25 +337,3 @@ def _is_short(loop: ast.For | ast.While) -> bool:
 def _is_cheap(task: Task, call: ast.Call) -> bool:
     value = task.names.get(called_name(call))
     return isinstance(value, type | Cast) or any(value is cheap for cheap in _CHEAP)
-
-
-def _split_rows(rows: int, cols: int, grain: int, most: int) -> tuple[int, int, int]:
-    """Chunks, rows a chunk, columns a chunk: of whole rows if there are enough of them, of parts of a row otherwise."""
-    total = rows * cols
-    if total <= 0:
-        return 0, 1, 1
-    if total <= grain:
-        return 1, rows, cols
-    # A power of two, the nearest: three chunks on two threads would take as long as four.
-    wanted = 2
-    while wanted < most and 3 * wanted * grain < 2 * total:
-        wanted *= 2
-    if rows >= wanted:
-        row_step = (rows + wanted - 1) // wanted
-        return (rows + row_step - 1) // row_step, row_step, cols
-    across = (wanted + rows - 1) // rows
-    col_step = (cols + across - 1) // across
-    return rows * ((cols + col_step - 1) // col_step), 1, col_step
-
-
-_SPLIT = own_function(_split_rows)

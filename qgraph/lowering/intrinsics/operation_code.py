@@ -11,6 +11,7 @@ from qgraph.lowering.intrinsics import (
     checked_arithmetic,
     clock,
     early_exits,
+    loop_chunks,
     loop_poll,
     progress,
     random_numbers,
@@ -25,8 +26,8 @@ from qgraph.operations.record import Operation
 from qgraph.operations.table import OPERATIONS
 
 _MODULES = (
-    *(atomics, checked_arithmetic, clock, early_exits, loop_poll, progress, random_numbers),
-    *(while_condition, value_intrinsics, vectors, warp_shuffles),
+    *(atomics, checked_arithmetic, clock, early_exits, loop_chunks, loop_poll),
+    *(progress, random_numbers, while_condition, value_intrinsics, vectors, warp_shuffles),
 )
 _INTRINSICS = SimpleNamespace(
     **{name: value for module in _MODULES for name, value in vars(module).items() if name.endswith("_word")}

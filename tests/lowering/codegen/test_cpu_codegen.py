@@ -14,6 +14,7 @@ from qgraph.ir.program import Axis, Effects, Task
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen import cpu_chunks, cpu_codegen
 from qgraph.lowering.codegen.task_codegen import make_function
+from qgraph.operations import intrinsics
 from qgraph.source import Span
 
 SPAN = Span("<kernel>", 1, 0, 1, 1)
@@ -26,7 +27,7 @@ def grain(body: str, **names: object) -> int:
 
 @given(st.integers(0, 70), st.integers(0, 70), st.integers(1, 200), st.sampled_from([2, 8, 64]))
 def test_each_iteration_is_in_one_chunk(rows, cols, grain, most):
-    chunks, row_step, col_step = cpu_codegen._split_rows(rows, cols, grain, most)
+    chunks, row_step, col_step = intrinsics.split_rows(rows, cols, grain, most)
     across = -(-cols // col_step)
     cells = [
         (row, col)
@@ -40,8 +41,8 @@ def test_each_iteration_is_in_one_chunk(rows, cols, grain, most):
 
 @pytest.mark.parametrize(("total", "chunks"), [(100, 1), (101, 2), (290, 2), (310, 4), (590, 4), (610, 8), (10**6, 64)])
 def test_chunks_are_the_nearest_power_of_two(total, chunks):
-    assert cpu_codegen._split_rows(1, total, 100, 64)[0] == chunks
-    assert cpu_codegen._split_rows(total, 1, 100, 64)[0] == pytest.approx(chunks, abs=1)
+    assert intrinsics.split_rows(1, total, 100, 64)[0] == chunks
+    assert intrinsics.split_rows(total, 1, 100, 64)[0] == pytest.approx(chunks, abs=1)
 
 
 def test_literals_and_roots_do_not_make_a_body_slow():
