@@ -115,10 +115,10 @@ MUTANTS = (
     ),
     Mutant(
         "a negative divisor's remainder counts as an index that is not negative",
-        "lowering/numbers/nonnegative_indices.py",
+        "lowering/number_types/nonnegative_indices.py",
         "0 < node.value < intrinsics.INDEX_LIMIT",
         "node.value < intrinsics.INDEX_LIMIT",
-        "lowering/numbers/test_nonnegative_indices.py",
+        "lowering/number_types/test_nonnegative_indices.py",
     ),
     Mutant(
         "a name of an augmented assignment is not read",
@@ -136,14 +136,14 @@ MUTANTS = (
     ),
     Mutant(
         "integers are compared in the type of the first",
-        "lowering/numbers/typing_rules.py",
+        "lowering/number_types/typing_rules.py",
         "return Choice(tuple(map(_exact, args)), types.boolean, emit)",
         "return Choice((_exact(args[0]),) * 2, types.boolean, emit)",
-        "lowering/numbers/test_type_promotion.py",
+        "lowering/number_types/test_type_promotion.py",
     ),
     Mutant(
         "float16 computes in float16",
-        "lowering/numbers/typing_rules.py",
+        "lowering/number_types/typing_rules.py",
         "kind = types.float32 if joined == types.float16 else joined",
         "kind = joined",
         "lowering/numba_backend/test_cuda.py",

@@ -35,7 +35,7 @@ BETWEEN = ("polyhedral", "operations", "ir", "nodes")
 # The folders of each stage, from the bottom; what lies beside them is above them all.
 STAGES = {
     "frontend": "syntax facts names inference checks dependence desugar bodies statements arrays".split(),
-    "lowering": "numbers intrinsics ptx cache graph codegen loops instrumentation numba_backend".split(),
+    "lowering": "number_types intrinsics ptx cache graph codegen loops instrumentation numba_backend".split(),
     "runtime": "values driver arguments graph executors".split(),
 }
 MOST_FILES = 18

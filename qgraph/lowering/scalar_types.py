@@ -22,7 +22,7 @@ from qgraph.lowering.codegen.generated_names import HANDLE, NOTED, walk
 from qgraph.lowering.codegen.task_codegen import make_function, replace_continue
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.types import numba_type
-from qgraph.lowering.numbers.type_promotion import NumberError, join, plain
+from qgraph.lowering.number_types.type_promotion import NumberError, join, plain
 from qgraph.source import Span
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from qgraph.frontend.arrays.array_statements import Elements, named
 from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.indexing import ONE, element, word
-from qgraph.frontend.inference.number_types import type_of_new_array
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import reduced_along
 from qgraph.frontend.inference.reduction_rules import finished, operand, summed, wider
 from qgraph.frontend.names.bindings import LeafRef, ViewRef

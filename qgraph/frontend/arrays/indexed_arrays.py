@@ -15,7 +15,7 @@ from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.views import view_of
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, element, word
-from qgraph.frontend.inference.number_types import type_of_new_array
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import extents_of, is_place, rank
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED

@@ -15,7 +15,7 @@ from qgraph.frontend.arrays.product_loops import has_unknown_size, is_integer_pr
 from qgraph.frontend.arrays.views import size_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
-from qgraph.frontend.inference.number_types import type_of_new_array
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import constants_of, known, library_call, library_operands, new_array, rank
 from qgraph.frontend.names.bindings import LeafRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder

@@ -14,7 +14,7 @@ from qgraph.frontend.arrays.library_calls import library_array
 from qgraph.frontend.arrays.selections import bind_places, bind_selection
 from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.indexing import ONE
-from qgraph.frontend.inference.number_types import type_of_new_array
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import (
     as_selection,
     is_elementwise,

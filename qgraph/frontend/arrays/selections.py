@@ -20,7 +20,7 @@ from qgraph.frontend.arrays.views import size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import array_operands, check_in_place
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, fixed, word
-from qgraph.frontend.inference.number_types import type_of_new_array
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import index_of, is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, parts_of, rank
 from qgraph.frontend.inference.selected import only_mask, unmasked
 from qgraph.frontend.inference.stores import ufunc_at, with_slices

@@ -9,7 +9,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.inference.host_expressions import surely_runs
-from qgraph.frontend.inference.number_types import note_number
+from qgraph.frontend.inference.new_array_dtype import note_number
 from qgraph.frontend.names.bindings import Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, needed_before, surely_assigned
 from qgraph.frontend.names.function_frame import Frame

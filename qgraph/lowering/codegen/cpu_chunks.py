@@ -17,7 +17,7 @@ from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collect
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import affine, has_loops, index_tuple, outlined, prologue, unravel
-from qgraph.lowering.numbers.nonnegative_indices import with_natural_remainders
+from qgraph.lowering.number_types.nonnegative_indices import with_natural_remainders
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 

@@ -13,7 +13,7 @@ from qgraph.ir.program import SLOTS, Program
 from qgraph.lowering.instrumentation.accesses import Access
 from qgraph.lowering.instrumentation.check_functions import is_element, word_function
 from qgraph.lowering.instrumentation.rewrite import instrument
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations import intrinsics
 
 _STATE = (FAULTS, SLOTS, KEY)

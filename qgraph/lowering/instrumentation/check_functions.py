@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qgraph.ir.functions import Function
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 
 
 def word_function(head: str, body: str, names: Mapping[str, object]) -> Function:

@@ -16,7 +16,7 @@ from qgraph.lowering.instrumentation import shadow_memory as shadow
 from qgraph.lowering.instrumentation.accesses import Access
 from qgraph.lowering.instrumentation.check_functions import is_element, word_function
 from qgraph.lowering.instrumentation.rewrite import with_tasks
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS
 
 _STATE = ", ".join(shadow.STATE)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.lowering.numbers.number_llvm import Emitter, types
-from qgraph.lowering.numbers.typing_contexts import Emitted
+from qgraph.lowering.number_types.number_llvm import Emitter, types
+from qgraph.lowering.number_types.typing_contexts import Emitted
 
 if TYPE_CHECKING:
     _Context = Any

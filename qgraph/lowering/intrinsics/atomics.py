@@ -10,8 +10,8 @@ from llvmlite import ir
 from qgraph import language
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
-from qgraph.lowering.numbers.number_llvm import Emitter, is_float, is_signed, less, types
-from qgraph.lowering.numbers.type_promotion import is_number, plain
+from qgraph.lowering.number_types.number_llvm import Emitter, is_float, is_signed, less, types
+from qgraph.lowering.number_types.type_promotion import is_number, plain
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC
 

@@ -9,8 +9,8 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
-from qgraph.lowering.numbers.number_llvm import is_signed, types
-from qgraph.lowering.numbers.type_promotion import is_integral, plain
+from qgraph.lowering.number_types.number_llvm import is_signed, types
+from qgraph.lowering.number_types.type_promotion import is_integral, plain
 
 # Where the address of the elements stands in Numba's record of an array.
 _DATA = 4

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, signature
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 # Both are 64 bits wide on the systems that Numba compiles for and that have this clock.

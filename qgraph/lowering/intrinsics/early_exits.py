@@ -10,8 +10,8 @@ from numba.core import cgutils
 
 from qgraph.ir.faults import NO_KEY
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, signature
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.type_promotion import plain
 
 # Where the address of the elements stands in Numba's record of an array.
 _DATA = 4

@@ -9,9 +9,9 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core.datamodel import default_manager, models
 
-from qgraph.lowering.numbers.ambiguous_integers import bare
-from qgraph.lowering.numbers.number_llvm import Emitter, types
-from qgraph.lowering.numbers.type_promotion import is_number, plain
+from qgraph.lowering.number_types.ambiguous_integers import bare
+from qgraph.lowering.number_types.number_llvm import Emitter, types
+from qgraph.lowering.number_types.type_promotion import is_number, plain
 
 _Callable: Any = types.Callable
 _Opaque: Any = types.Opaque

@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, signature
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 
 _I64 = ir.IntType(64)
 _RESULT = ir.LiteralStructType([_I64] * 3)

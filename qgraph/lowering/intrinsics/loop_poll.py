@@ -11,7 +11,7 @@ from numba.core import cgutils
 
 from qgraph.compat.cpython import IS_FINALIZING
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, signature
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 
 _I64 = ir.IntType(64)
 _ARM = platform.machine().lower() in ("arm64", "aarch64")

@@ -10,8 +10,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from qgraph.lowering.numbers.number_llvm import is_float, is_signed, less, types
-from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.number_types.number_llvm import is_float, is_signed, less, types
+from qgraph.lowering.number_types.type_promotion import plain
 
 
 def check_kept(context: Any, item: Any, dtype: Any, keeps: str) -> None:

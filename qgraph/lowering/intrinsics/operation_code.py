@@ -20,8 +20,8 @@ from qgraph.lowering.intrinsics import (
     warp_shuffles,
     while_condition,
 )
-from qgraph.lowering.numbers import function_llvm, number_llvm, rounding_rules, typing_rules
-from qgraph.lowering.numbers.type_promotion import Alias, PythonImpl, TypingRule
+from qgraph.lowering.number_types import function_llvm, number_llvm, rounding_rules, typing_rules
+from qgraph.lowering.number_types.type_promotion import Alias, PythonImpl, TypingRule
 from qgraph.operations.record import Operation
 from qgraph.operations.table import OPERATIONS
 

@@ -8,8 +8,8 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.type_promotion import plain
 from qgraph.operations.progress_ring import FACTORS, HEAD, LAST, ROW, ROWS, RUNS
 
 # Where the address of the elements stands in Numba's record of an array.

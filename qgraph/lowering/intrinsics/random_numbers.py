@@ -11,10 +11,10 @@ from llvmlite import ir
 from numba.core.datamodel import default_manager, models
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
-from qgraph.lowering.numbers.ambiguous_integers import bare
-from qgraph.lowering.numbers.function_llvm import fused
-from qgraph.lowering.numbers.number_llvm import call_external, call_library, types
-from qgraph.lowering.numbers.type_promotion import is_integral, plain, without_keyword_only
+from qgraph.lowering.number_types.ambiguous_integers import bare
+from qgraph.lowering.number_types.function_llvm import fused
+from qgraph.lowering.number_types.number_llvm import call_external, call_library, types
+from qgraph.lowering.number_types.type_promotion import is_integral, plain, without_keyword_only
 from qgraph.operations import philox, random_numbers
 
 _WORD, _LONG = ir.IntType(32), ir.IntType(64)

@@ -9,8 +9,8 @@ from llvmlite import ir
 
 from qgraph.ir.functions import Function, TypedFunction
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
-from qgraph.lowering.numbers.rounded_floats import Rounded
-from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.number_types.rounded_floats import Rounded
+from qgraph.lowering.number_types.type_promotion import plain
 
 
 def typed_word(typed: TypedFunction) -> Intrinsic:

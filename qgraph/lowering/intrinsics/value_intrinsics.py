@@ -12,9 +12,9 @@ from numba.np.arrayobj import populate_array
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, cast_to_result, check_scalar, element, signature
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.rounded_floats import Rounded, refusal
-from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.rounded_floats import Rounded, refusal
+from qgraph.lowering.number_types.type_promotion import plain
 from qgraph.operations import intrinsics
 
 

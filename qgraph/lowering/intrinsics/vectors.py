@@ -8,9 +8,9 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import is_integral, is_number, join_all, plain
-from qgraph.lowering.numbers.vectors import shape_of, type_of
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.type_promotion import is_integral, is_number, join_all, plain
+from qgraph.lowering.number_types.vectors import shape_of, type_of
 
 
 def vector_word(name: str) -> Intrinsic:

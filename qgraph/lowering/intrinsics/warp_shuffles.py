@@ -9,8 +9,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.type_promotion import plain
 
 
 def across_word() -> Intrinsic:

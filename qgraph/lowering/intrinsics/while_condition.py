@@ -10,7 +10,7 @@ from numba.core import cgutils
 
 from qgraph.ir.slots import WORD
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, element, signature
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations.intrinsics import LINE_WORDS, MOST, SPREAD
 
 

@@ -39,10 +39,10 @@ from qgraph.lowering.numba_backend.cpu_parallel import parallel_word
 from qgraph.lowering.numba_backend.cpu_runtime import OWN, add_symbols, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.numba_backend.fast_passes import FastPipeline
-from qgraph.lowering.numbers.compile_errors import kernel_errors
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import plain
-from qgraph.lowering.numbers.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.number_types.compile_errors import kernel_errors
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.type_promotion import plain
+from qgraph.lowering.number_types.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
 
 # Kernels whose machine code a process keeps for others that mean the same.
 MAX_LATELY = 64

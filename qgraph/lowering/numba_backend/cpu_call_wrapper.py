@@ -16,7 +16,7 @@ from numba.core.callwrapper import PyCallWrapper
 
 from qgraph.compat.numpy import CLASS, DATA, DTYPE, FLAGS, NDIM, SHAPE, STRIDES, array_type
 from qgraph.lowering.numba_backend.cpu_runtime import LOOKED_AT
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _WORDS = _I64.as_pointer()

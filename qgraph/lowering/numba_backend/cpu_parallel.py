@@ -15,8 +15,8 @@ from qgraph.compat import numba
 from qgraph.ir.functions import ParallelFunction
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
 from qgraph.lowering.numba_backend.cpu_runtime import ALONE
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.type_promotion import plain
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.type_promotion import plain
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)

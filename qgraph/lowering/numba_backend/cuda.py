@@ -33,9 +33,9 @@ from qgraph.lowering.intrinsics.while_condition import (
 )
 from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
-from qgraph.lowering.numbers.compile_errors import kernel_errors, place_of
-from qgraph.lowering.numbers.number_llvm import types
-from qgraph.lowering.numbers.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
+from qgraph.lowering.number_types.compile_errors import kernel_errors, place_of
+from qgraph.lowering.number_types.number_llvm import types
+from qgraph.lowering.number_types.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import (
     canonical,

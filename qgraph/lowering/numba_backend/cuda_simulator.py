@@ -22,7 +22,7 @@ from qgraph.lowering.codegen.generated_names import slots_name
 from qgraph.lowering.numba_backend.cuda import cuda_module, simulator_active
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
 from qgraph.lowering.numba_backend.simulated_numbers import Operators, simulated_function
-from qgraph.lowering.numbers.typing_contexts import python_function
+from qgraph.lowering.number_types.typing_contexts import python_function
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numba.core.imputils import builtin_registry
 
 from qgraph.compat import numba
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 
 if TYPE_CHECKING:
     _Context = Any

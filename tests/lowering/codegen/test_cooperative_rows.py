@@ -15,7 +15,7 @@ from qgraph.lowering.codegen.cuda_codegen import Kernels
 from qgraph.lowering.codegen.generated_names import GUARD, NEXT, SLOTS, generated
 from qgraph.lowering.codegen.task_codegen import parameters_of
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Threads
-from qgraph.lowering.numbers.typing_contexts import python_function
+from qgraph.lowering.number_types.typing_contexts import python_function
 from qgraph.operations import intrinsics
 from qgraph.runtime.graph.launch_shapes import threads_per_row
 from qgraph.source import copied

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from qgraph.lowering.numbers.nonnegative_indices import with_natural_remainders
+from qgraph.lowering.number_types.nonnegative_indices import with_natural_remainders
 from qgraph.operations import intrinsics
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from qgraph.lowering.numbers import function_llvm
-from qgraph.lowering.numbers import number_llvm as code
-from qgraph.lowering.numbers.ambiguous_integers import one_of
-from qgraph.lowering.numbers.long_ranges import LONG_RANGE, long_range
-from qgraph.lowering.numbers.number_llvm import Emitter, types
-from qgraph.lowering.numbers.rounded_floats import Rounded, meeting, refusal
-from qgraph.lowering.numbers.type_promotion import (
+from qgraph.lowering.number_types import function_llvm
+from qgraph.lowering.number_types import number_llvm as code
+from qgraph.lowering.number_types.ambiguous_integers import one_of
+from qgraph.lowering.number_types.long_ranges import LONG_RANGE, long_range
+from qgraph.lowering.number_types.number_llvm import Emitter, types
+from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, refusal
+from qgraph.lowering.number_types.type_promotion import (
     Alias,
     Choice,
     NumberError,
@@ -30,7 +30,7 @@ from qgraph.lowering.numbers.type_promotion import (
     join_all,
     plain,
 )
-from qgraph.lowering.numbers.typing_contexts import NumberTyping
+from qgraph.lowering.number_types.typing_contexts import NumberTyping
 
 # Operations that are another Python function for complex numbers, and that are compiled from one.
 otherwise = Alias

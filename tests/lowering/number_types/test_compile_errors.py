@@ -8,7 +8,7 @@ from numba.core.errors import TypingError, UnsupportedBytecodeError
 
 import qgraph
 from qgraph.errors import KernelTypeError
-from qgraph.lowering.numbers.compile_errors import kernel_errors
+from qgraph.lowering.number_types.compile_errors import kernel_errors
 from tests.processes import printed_by
 
 SOURCE = "def k(o):\n    o[0] = 1\n"

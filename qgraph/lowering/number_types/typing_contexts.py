@@ -17,17 +17,17 @@ from qgraph import forks
 from qgraph.captured_state import numba_function
 from qgraph.compat import numba
 from qgraph.ir.functions import Function, ParallelFunction
-from qgraph.lowering.numbers.ambiguous_integers import Either, bare, on_a_path
-from qgraph.lowering.numbers.long_ranges import LongRange, iterator_of
-from qgraph.lowering.numbers.number_llvm import Emitter, half_truth, make_complex, types
-from qgraph.lowering.numbers.rounded_floats import Rounded, meeting, refusal
+from qgraph.lowering.number_types.ambiguous_integers import Either, bare, on_a_path
+from qgraph.lowering.number_types.long_ranges import LongRange, iterator_of
+from qgraph.lowering.number_types.number_llvm import Emitter, half_truth, make_complex, types
+from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, refusal
 from qgraph.source import copied
 
 if TYPE_CHECKING:
     _Context = Any
 else:
     _Context = object
-from qgraph.lowering.numbers.type_promotion import (
+from qgraph.lowering.number_types.type_promotion import (
     DeviceFunction,
     NumberError,
     OperationType,

@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from qgraph.lowering.numbers.number_llvm import (
+from qgraph.lowering.number_types.number_llvm import (
     I1,
     call_external,
     call_library,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations import vectors
 from qgraph.operations.table import operation
 from qgraph.operations.vectors import Components, Shape

@@ -18,11 +18,11 @@ from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.compat import numba
-from qgraph.lowering.numbers import ambiguous_integers, vectors
-from qgraph.lowering.numbers.ambiguous_integers import Either
-from qgraph.lowering.numbers.compile_errors import of_own_code
-from qgraph.lowering.numbers.number_llvm import Emitter, types
-from qgraph.lowering.numbers.rounded_floats import Rounded, meeting
+from qgraph.lowering.number_types import ambiguous_integers, vectors
+from qgraph.lowering.number_types.ambiguous_integers import Either
+from qgraph.lowering.number_types.compile_errors import of_own_code
+from qgraph.lowering.number_types.number_llvm import Emitter, types
+from qgraph.lowering.number_types.rounded_floats import Rounded, meeting
 from qgraph.operations.table import operation
 
 # mypy cannot see Numba's types; at run time Callable is the base of everything that can be called.

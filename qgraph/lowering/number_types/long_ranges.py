@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core.datamodel import default_manager, models
 
-from qgraph.lowering.numbers.number_llvm import trip_count, types
+from qgraph.lowering.number_types.number_llvm import trip_count, types
 
 _RangeType: Any = types.RangeType
 

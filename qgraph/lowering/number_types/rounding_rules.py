@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from qgraph.lowering.numbers import function_llvm
-from qgraph.lowering.numbers import number_llvm as code
-from qgraph.lowering.numbers.number_llvm import Emitter, types
-from qgraph.lowering.numbers.type_promotion import (
+from qgraph.lowering.number_types import function_llvm
+from qgraph.lowering.number_types import number_llvm as code
+from qgraph.lowering.number_types.number_llvm import Emitter, types
+from qgraph.lowering.number_types.type_promotion import (
     Choice,
     NumberError,
     Rule,
@@ -14,8 +14,8 @@ from qgraph.lowering.numbers.type_promotion import (
     is_real,
     plain,
 )
-from qgraph.lowering.numbers.typing_contexts import NumberTyping
-from qgraph.lowering.numbers.typing_rules import Types, to_integer
+from qgraph.lowering.number_types.typing_contexts import NumberTyping
+from qgraph.lowering.number_types.typing_rules import Types, to_integer
 
 
 def rounding(emit: Emitter) -> Rule:

@@ -142,7 +142,7 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
     from numba.core.target_extension import target_override
 
     from qgraph.lowering.numba_backend import cpu
-    from qgraph.lowering.numbers.typing_contexts import Session
+    from qgraph.lowering.number_types.typing_contexts import Session
 
     typing = cpu._COMPILERS.get(float_type)
     arguments = tuple(types.literal(item) if isinstance(item, int) else getattr(types, str(item)) for item in dtypes)

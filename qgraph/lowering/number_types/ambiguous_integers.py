@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core.datamodel import default_manager, models
 
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations.intervals import Interval
 from qgraph.operations.table import OPERATIONS
 

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core.datamodel import default_manager, models
 from numba.core.typeconv import Conversion
 
-from qgraph.lowering.numbers.number_llvm import types
+from qgraph.lowering.number_types.number_llvm import types
 
 _Float: Any = types.Float
 _PrimitiveModel: Any = models.PrimitiveModel
