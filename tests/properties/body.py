@@ -143,7 +143,7 @@ class Body:
             value = _typed(value, frozenset())
         if group not in ("min", "max"):
             value = settled(value, frozenset([array.dtype]))
-        if group == "min" and low == 0 and value.dtypes & {"int8", "int16", "int32"}:
+        if group == "min" and low == 0 and value.dtypes & {"int8", "int16", "int32", "int64"}:
             # What has a sign by its type is refused, whatever its value is.
             value = Value(f"np.{array.dtype}({value.text})", "int", value.low, value.high, frozenset([array.dtype]), atom=True)
         if group in _ATOMICS and self.state.features.atomics and not update.at and self.choices.maybe(25):
