@@ -85,6 +85,23 @@ def callback(x, y, a):
         y[i] += a
 
 
+def written_flag(x, y, a, flag):
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + a
+    qgraph.write_value(flag, a)
+    for i in range(y.shape[0]):
+        y[i] += flag[0]
+
+
+def events(x, y, a, before, after):
+    qgraph.wait(before)
+    for i in range(x.shape[0]):
+        x[i] = x[i] * 3 + a
+    qgraph.record(after)
+    for i in range(y.shape[0]):
+        y[i] += x[i]
+
+
 class Arrays:
     """Stands for a kernel: what programs do with arrays besides."""
 
@@ -121,6 +138,9 @@ class Case:
     pool: bool = False
     # The number that it gets, and one more for the other arrays.
     a: int = 2
+    # What it gets besides.
+    flag: bool = False
+    events: int = 0
 
 
 CASES = (
@@ -133,6 +153,9 @@ CASES = (
     Case("temporaries, pool", temporaries, pool=True),
     Case("temporaries, alloc", memory_of_the_graph),
     Case("memset, memcpy", memory_nodes),
+    Case("write_value", written_flag, flag=True),
+    Case("write_value, stream", written_flag, {"graph": False}, flag=True),
+    Case("events", events, events=2),
     Case("host callback", callback),
     Case("host arrays", reduction, staged=True),
     Case("host loop", turns, {"conditional": "host"}),

@@ -103,6 +103,7 @@ class Runner:
         self.pool = qgraph.pool(1 << 20, backend="cuda") if case.pool else None
         # By size and set, so that arrays come again.
         self._arrays: dict[tuple[int, int], tuple[Any, ...]] = {}
+        self._more: dict[int, tuple[Any, ...]] = {}
 
     def arrays(self, n: int, which: int) -> tuple[Any, ...]:
         if (n, which) not in self._arrays:
@@ -110,16 +111,26 @@ class Runner:
             self._arrays[n, which] = made if self.case.staged else tuple(qgraph.asarray(x, backend="cuda") for x in made)
         return self._arrays[n, which]
 
-    def given(self, n: int, which: int) -> tuple[np.ndarray, np.ndarray, int]:
-        return np.arange(float(n)) + which, np.arange(float(n)) * 2 + 1, self.case.a + which
+    def more(self, which: int) -> tuple[Any, ...]:
+        """What a call gets besides: a flag, or events."""
+        if which not in self._more:
+            flags = [qgraph.asarray(np.zeros(1, np.int64), backend="cuda")] * self.case.flag
+            with cuda_driver.device().activate():
+                made = [int(cuda_driver.call(cuda_driver.driver.cuEventCreate, 0)) for _ in range(self.case.events)]
+            self._more[which] = (*flags, *made)
+        return self._more[which]
+
+    def given(self, n: int, which: int) -> tuple[Any, ...]:
+        more = [np.zeros(1, np.int64)] * self.case.flag + [None] * self.case.events
+        return np.arange(float(n)) + which, np.arange(float(n)) * 2 + 1, self.case.a + which, *more
 
     def prepare(self, n: int, which: int) -> tuple[Any, ...]:
         """The arguments, with the values that they have at first."""
-        *values, a = self.given(n, which)
+        *values, a = self.given(n, which)[:3]
         arrays = self.arrays(n, which)
         for array, value in zip(arrays, values, strict=True):
             array[:] = value
-        return (*arrays, a)
+        return (*arrays, a, *self.more(which))
 
     def call(self, arguments: tuple[Any, ...]) -> Any:
         with self.pool if self.pool is not None else contextlib.nullcontext():

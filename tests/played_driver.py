@@ -208,6 +208,45 @@ class Played(simulated.Driver):
         node.what = self.host(what)
         return (0,)
 
+    def event(self, event):
+        assert int(event) > 0
+        return lambda: None
+
+    def cuGraphAddEventRecordNode(self, graph, _before, _count, event):
+        return 0, graph.add("event", self.event(event))
+
+    def cuGraphExecEventRecordNodeSetEvent(self, executable, node, event):
+        executable.parameters[node.number] = self.event(event)
+        return (0,)
+
+    def cuGraphEventRecordNodeSetEvent(self, node, event):
+        node.what = self.event(event)
+        return (0,)
+
+    cuGraphAddEventWaitNode = cuGraphAddEventRecordNode
+    cuGraphExecEventWaitNodeSetEvent = cuGraphExecEventRecordNodeSetEvent
+    cuGraphEventWaitNodeSetEvent = cuGraphEventRecordNodeSetEvent
+
+    def write(self, operation):
+        value = operation.writeValue
+        address, written = int(value.address), int(value.value64)
+        return lambda: ctypes.memmove(address, written.to_bytes(8, "little"), 8)
+
+    def cuGraphAddBatchMemOpNode(self, graph, _before, _count, what):
+        return 0, graph.add("write", self.write(what.paramArray[0]))
+
+    def cuGraphExecBatchMemOpNodeSetParams(self, executable, node, what):
+        executable.parameters[node.number] = self.write(what.paramArray[0])
+        return (0,)
+
+    def cuGraphBatchMemOpNodeSetParams(self, node, what):
+        node.what = self.write(what.paramArray[0])
+        return (0,)
+
+    def cuStreamBatchMemOp(self, stream, count, operations, flags):
+        self.write(operations[0])()
+        return (0,)
+
     def cuLaunchHostFunc(self, stream, function, data):
         _CALLBACK(int(function))(int(data))
         return (0,)
