@@ -99,8 +99,8 @@ def collect(files: list[str], jobs: str) -> list[dict[str, Any]] | None:
             text=True,
             check=False,
         )
-        # Tests may fail: they ask what a launch did, and nothing is launched.
-        if done.returncode > 1 or " error" in done.stdout.splitlines()[-1]:
+        # Tests may fail: they ask what a launch did, and nothing is launched. A process that crashed has written nothing.
+        if done.returncode > 1 or " error" in done.stdout.splitlines()[-1] or "crashed while running" in done.stdout:
             print(done.stdout[-3000:], done.stderr[-3000:], file=sys.stderr)
             return None
         print(done.stdout.splitlines()[-1], "(what fails asks for a launch)")
