@@ -39,6 +39,16 @@ def turns(x, y, a):
     return n
 
 
+def turns_alone(x, y, a):
+    n = 0
+    while n < a:
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 3 + n
+        n += 1
+    for i in range(y.shape[0]):
+        y[i] += x[i]
+
+
 def branch(x, y, a):
     for t in qgraph.serial(range(3)):
         if t * y[0] > a:
@@ -125,11 +135,35 @@ class Arrays:
         pass
 
 
+class Captured:
+    """Stands for a kernel: one that is called, called while its stream is captured, and what was captured is launched."""
+
+    stats = types.SimpleNamespace(replays=0)
+
+    def __init__(self):
+        self._kernel = qgraph.kernel(backend="cuda")(turns_alone)
+
+    def __call__(self, x, y, a):
+        # What is not compiled cannot be captured.
+        self._kernel(x, y, a)
+        with qgraph.capture() as g:
+            self._kernel(x, y, a)
+        g()
+
+    def reference(self, x, y, a):
+        for _ in range(2):
+            self._kernel.reference(x, y, a)
+
+    def clear_cache(self):
+        self._kernel.clear_cache()
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A kernel with its options."""
 
     name: str
+    # A class: what it makes is called.
     function: Callable[..., Any]
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Whether its arrays are NumPy's, which each call copies.
@@ -164,4 +198,5 @@ CASES = (
     Case("stream", turns, {"graph": False}),
     Case("one block", turns, {"fuse": True}),
     Case("arrays", Arrays),
+    Case("captured", Captured),
 )

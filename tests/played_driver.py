@@ -10,8 +10,10 @@ import collections
 import contextlib
 import ctypes
 import functools
+import importlib
 import itertools
 import types
+from collections.abc import Callable
 from typing import Any
 
 from tests.runtime import graphs_on_simulator as simulated
@@ -23,6 +25,7 @@ MADE = {
     "cuMemAlloc": "memory",
     "cuMemHostAlloc": "host memory",
     "cuGraphCreate": "graphs",
+    "cuStreamEndCapture": "graphs",
     "cuGraphInstantiate": "executables",
     "cuEventCreate": "events",
     "cuStreamCreate": "streams",
@@ -38,7 +41,16 @@ FREED = {
     "cuLibraryUnload": "libraries",
 }
 # How many values a call gives, where it is not one or none.
-_VALUES = {"cuFuncGetParamInfo": 2, "cuDevicePrimaryCtxGetState": 2, "cuGraphGetNodes": 2}
+_VALUES = {"cuFuncGetParamInfo": 2, "cuDevicePrimaryCtxGetState": 2, "cuGraphGetNodes": 2, "cuStreamGetCaptureInfo": 6}
+# Functions that modules made of the driver's when they were imported, which cuda-bindings 12 has in two forms.
+_MADE_OF_IT = (
+    ("qgraph.runtime.graph.graph_builder", "add_dependencies", "cuGraphAddDependencies"),
+    ("qgraph.runtime.graph.graph_builder", "_add_any_node", "cuGraphAddNode"),
+    ("qgraph.runtime.graph.recorded_nodes", "_get_edges", "cuGraphGetEdges"),
+    ("qgraph.runtime.driver.captures", "_get_info", "cuStreamGetCaptureInfo"),
+    ("qgraph.runtime.driver.captures", "_update_dependencies", "cuStreamUpdateCaptureDependencies"),
+    ("qgraph.runtime.driver.captures", "_add_dependencies", "cuGraphAddDependencies"),
+)
 
 
 class Played(simulated.Driver):
@@ -47,6 +59,8 @@ class Played(simulated.Driver):
     def __init__(self) -> None:
         self.current = [0]
         self.codes: dict[bytes, Any] = {}
+        # By stream: the graph that is captured, and what the next node comes after.
+        self.captures: dict[int, list[Any]] = {}
         self.attributes = {16: 4, 75: 9, 76: 0, 97: 227 * 1024}
 
     # --- the device and its context ---
@@ -163,7 +177,67 @@ class Played(simulated.Driver):
     def cuStreamQuery(self, stream):
         return (0,)
 
+    # --- captures ---
+
+    def cuStreamCreate(self, flags):
+        return 0, next(simulated.numbers)
+
+    def cuStreamBeginCapture(self, stream, mode):
+        assert int(stream) > 0
+        assert int(stream) not in self.captures
+        self.captures[int(stream)] = [simulated.Graph(), []]
+        return (0,)
+
+    def cuStreamIsCapturing(self, stream):
+        return 0, int(int(stream) in self.captures)
+
+    def cuStreamGetCaptureInfo(self, stream):
+        graph, after = self.captures[int(stream)]
+        return 0, 1, 7, graph, after, None, len(after)
+
+    def cuStreamUpdateCaptureDependencies(self, stream, nodes, _data, count, flags):
+        assert (count, flags) == (len(nodes), 1)
+        self.captures[int(stream)][1] = list(nodes)
+        return (0,)
+
+    def cuStreamEndCapture(self, stream):
+        return 0, self.captures.pop(int(stream))[0]
+
+    def cuUserObjectCreate(self, what, destroy, count, flags):
+        return 0, lambda: _CALLBACK(int(destroy))(what)
+
+    def cuGraphRetainUserObject(self, graph, made, count, flags):
+        graph.owned.append(made)
+        return (0,)
+
+    def cuGraphDestroy(self, graph):
+        for let_go in graph.owned:
+            let_go()
+        return (0,)
+
     # --- graphs ---
+
+    def cuGraphAddEmptyNode(self, graph, before, count):
+        node = graph.add("empty", lambda: None)
+        graph.edges += [(each, node) for each in before or ()]
+        return 0, node
+
+    def cuGraphGetNodes(self, graph, count):
+        return 0, graph.nodes, len(graph.nodes)
+
+    def cuGraphGetEdges(self, graph, count):
+        befores, afters = ([edge[side] for edge in graph.edges] for side in range(2))
+        return 0, befores, afters, None, len(graph.edges)
+
+    def cuGraphNodeGetType(self, node):
+        kind = "conditional" if node.bodies else node.kind
+        return 0, getattr(simulated.real.CUgraphNodeType, f"CU_GRAPH_NODE_TYPE_{kind.upper()}")
+
+    def cuGraphKernelNodeGetParams(self, node):
+        return 0, types.SimpleNamespace(func=node.number, kern=None)
+
+    def cuFuncGetName(self, function):
+        return 0, b"a kernel"
 
     def memset(self, what):
         pointer, value, size, width = int(what.dst), int(what.value), int(what.elementSize), int(what.width)
@@ -281,7 +355,8 @@ class Driver:
         self._sticks = False
         self._counting = False
         self.alive: collections.Counter[str] = collections.Counter()
-        self._handles: dict[tuple[str, int], int] = {}
+        # The streams that are being captured.
+        self._captured: set[int] = set()
 
     def begin(self, fails: int | None = None, code_of: Any = None, *, sticks: bool = False) -> None:
         """Count calls from here on; let number ``fails`` fail, and with ``sticks`` all after it."""
@@ -292,7 +367,14 @@ class Driver:
         """Let no call fail any more, and count none. What was launched before goes on where the context was not really lost."""
         if self._sticks:
             self._inner.cuCtxSynchronize()
+            for stream in list(self._captured):
+                self._end_capture(stream)
         self._counting, self._fails, self._sticks = False, None, False
+
+    def _end_capture(self, stream: Any) -> None:
+        """The driver ends a broken capture, too, and its graph is gone."""
+        self._captured.discard(int(stream))
+        self._inner.cuGraphDestroy(self._inner.cuStreamEndCapture(stream)[1])
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
@@ -315,9 +397,13 @@ class Driver:
                     code = self._code_of(kind)
                     if code is not None:
                         self.refused.append(kind)
+                        if kind == "cuStreamEndCapture":
+                            self._end_capture(arguments[0])
                         return (simulated.real.CUresult(code), *itertools.repeat(0, _VALUES.get(kind, 1)))
             result = function(*arguments)
             if result[0] == 0:
+                if kind.endswith("Capture"):
+                    (self._captured.add if "Begin" in kind else self._captured.discard)(int(arguments[0]))
                 self.alive[MADE.get(kind, "")] += 1
                 self.alive[FREED.get(kind, "")] -= 1
             return result
@@ -336,7 +422,7 @@ def install_played() -> Driver:
     from qgraph.lowering.numba_backend import cuda_simulator
     from qgraph.operations import intrinsics
     from qgraph.runtime.arguments import backends
-    from qgraph.runtime.graph import graph_builder, kernels
+    from qgraph.runtime.graph import kernels
     from qgraph.runtime.graph.capability_probe import Probe
 
     assert config.ENABLE_CUDASIM
@@ -373,25 +459,28 @@ def install_played() -> Driver:
     backends._simulating = lambda: False
     specialisation.loop_probe = lambda ordinal: Probe(True, True, "the played driver says so")
     played.cuGraphAddDependencies, played.cuGraphAddNode = simulated.add_dependencies, played.add_any_node
-    graph_builder.add_dependencies, graph_builder._add_any_node = driver.cuGraphAddDependencies, driver.cuGraphAddNode
+    put_in_modules(lambda name: getattr(driver, name))
     return driver
 
 
 def install_real() -> Driver:
     """The real driver, wrapped."""
     from qgraph.compat.cuda_bindings import with_edge_data
-    from qgraph.runtime.graph import graph_builder
 
     driver = Driver(simulated.real)
     put_in_place(driver)
-    graph_builder.add_dependencies = with_edge_data(driver, "cuGraphAddDependencies")
-    graph_builder._add_any_node = with_edge_data(driver, "cuGraphAddNode")
+    put_in_modules(lambda name: with_edge_data(driver, name, "v3" if name == "cuStreamGetCaptureInfo" else "v2"))
     return driver
+
+
+def put_in_modules(function: Callable[[str], Any]) -> None:
+    """What modules have made of functions of the driver's."""
+    for module, name, called in _MADE_OF_IT:
+        setattr(importlib.import_module(module), name, function(called))
 
 
 def put_in_place(driver: Driver) -> None:
     """Let every module of the package that has the driver have this one."""
-    import importlib
     import pkgutil
     import sys
 

@@ -57,6 +57,13 @@ guards = []
 random_order = random.Random(5)
 
 
+class Node(types.SimpleNamespace):
+    """A node, which is its own handle."""
+
+    def __int__(self):
+        return self.number
+
+
 class Graph:
     """A graph, or a body: nodes in order of their creation, and edges."""
 
@@ -64,9 +71,11 @@ class Graph:
         self.root = root or self
         self.nodes, self.edges = [], []
         self.defaults = {}
+        # What is told when it is gone.
+        self.owned = []
 
     def add(self, kind, what):
-        node = types.SimpleNamespace(kind=kind, what=what, bodies=[], number=next(numbers))
+        node = Node(kind=kind, what=what, bodies=[], number=next(numbers))
         self.nodes.append(node)
         return node
 

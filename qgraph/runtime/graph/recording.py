@@ -178,7 +178,8 @@ class Recording(RecordedGraph):
                 "failed": "this graph was not recorded: its capture failed",
             }
             raise CudaError(found[self._state], hint=_HINT)
-        if not self._device.alive(self._epoch):
+        # ``refresh`` raises where the context is lost.
+        if self._device.refresh() != self._epoch:
             raise CudaError("this graph was recorded before its CUDA context was reset, and is gone", hint="record it again")
         return self._graph
 
