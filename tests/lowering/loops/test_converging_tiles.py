@@ -7,6 +7,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles
+from tests.conftest import thorough
 
 SHAPES = [(20, 31), (17, 25), (4, 60), (0, 5)]
 # The most iterations: where a loop ends at them, it does so anywhere in a block, which has up to six sweeps.
@@ -108,7 +109,7 @@ def arrays_of(shape, dtype=np.int64):
     return [np.random.default_rng(k).integers(0, 5000, shape).astype(dtype) for k in range(2)]
 
 
-@pytest.mark.parametrize("function", [largest, swapped, several, bodies_first, twice])
+@pytest.mark.parametrize("function", [largest, swapped, *thorough(several, bodies_first, twice)])
 def test_they_end_where_plain_loops_end(rig, function):
     kernel = rig.kernel(function, fuse=True)
     if rig.backend == "cpu":
@@ -258,7 +259,7 @@ def test_on_cuda_each_iteration_is_tested():
 
 
 @pytest.mark.needs("host_arrays")
-@pytest.mark.parametrize("function", [swapped, twice])
+@pytest.mark.parametrize("function", [swapped, *thorough(twice)])
 def test_a_profile_is_of_the_same_tiles(rig, function):
     kernel = rig.kernel(function, fuse=True)
     given, expected = ([*arrays_of((20, 31)), np.zeros(2, np.int64)] for _ in range(2))

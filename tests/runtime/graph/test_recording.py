@@ -36,6 +36,9 @@ class Device:
     def alive(self, epoch):
         return epoch == self.epoch
 
+    def refresh(self):
+        return self.epoch
+
     def retire(self, release):
         self.retired.append(release)
 
