@@ -125,6 +125,25 @@ def test_a_capture_in_a_capture_is_refused_and_the_outer_one_goes_on(device):
     assert g.plan.nodes
 
 
+def test_it_goes_with_its_context_alone(device, monkeypatch):
+    """Where the driver refuses to tell it is there; a context that is lost is not called reset."""
+    with Recording(device, 77, "global", ()) as g:
+        pass
+    monkeypatch.setattr(device, "alive", lambda epoch: False)
+    assert g.plan.nodes
+
+    def lost():
+        raise CudaError("the context is lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "refresh", lost)
+        with pytest.raises(CudaError, match="is lost"):
+            _ = g.plan
+    device.epoch += 1
+    with pytest.raises(CudaError, match="before its CUDA context was reset"):
+        _ = g.plan
+
+
 class Array:
     """Memory that somebody holds."""
 
