@@ -6,7 +6,7 @@ import ctypes
 
 import llvmlite.binding as llvm
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from llvmlite import ir
 
@@ -51,5 +51,7 @@ SIZES = st.one_of(st.integers(0, 100), st.integers(0, 1 << 29))
 
 
 @given(SIZES, SIZES, st.one_of(st.integers(1, 300), st.just(1 << 62)), st.sampled_from([2, 8, 64]))
+@example(rows=1, cols=100, grain=100, most=64)
+@example(rows=1, cols=101, grain=100, most=64)
 def test_it_is_what_python_says(compiled, rows, cols, grain, most):
     assert compiled(rows, cols, grain, most) == intrinsics.split_rows(rows, cols, grain, most)
