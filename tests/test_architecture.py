@@ -144,7 +144,7 @@ def test_no_module_is_part_of_an_import_cycle(module):
 
 @pytest.mark.parametrize("module", modules())
 def test_numba_cuda_has_one_importer(module):
-    if module.rpartition(".")[2] not in ("cuda", "cuda_simulator", "fast_pipeline", "fast_lowering", "numba_cuda"):
+    if module.rpartition(".")[2] not in ("cuda", "cuda_simulator", "fast_pipeline", "numba_cuda"):
         users = [name for name in imports_of(module) if name == "numba.cuda" or name.startswith("numba.cuda.")]
         assert not users, f"{module} imports {users}"
 

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -272,6 +272,65 @@ def set_definitions(function: Any, definitions: Any) -> None:
 def without_phis(function: Any, strip: Any) -> Any:
     """A function of Numba's IR without phi nodes; ``strip`` is the pass that takes them out."""
     return NUMBA.part(strip, "_strip_phi_nodes")(function)
+
+
+# --- lowering: numba-cuda's has the same parts -------------------------------------------------------------------------
+
+
+class LocalValues:
+    """Mixin of a ``Lower``: a variable of ``values_of_a_block`` is a value, and has no memory."""
+
+    builder: Any
+    getvar: Any
+    _NAMES = ("_singly_assigned_vars", "_blk_local_varmap")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        numbas = NUMBA.part(super(), "_find_singly_assigned_variable")
+        if not set(LocalValues._NAMES) <= set(numbas.__code__.co_names):
+            raise NUMBA.lacks(f"attributes {' and '.join(LocalValues._NAMES)} where it looks for such variables")
+
+    def values_of_a_block(self) -> Collection[str]:
+        """The names of variables that are assigned once, and used only in the same block."""
+        raise NotImplementedError
+
+    def _find_singly_assigned_variable(self) -> None:
+        """Numba's hook."""
+        self._singly_assigned_vars = set(self.values_of_a_block())
+        self._blk_local_varmap: dict[str, Any] = {}
+
+    def loadvar(self, name: str) -> Any:
+        """Numba's hook: the value of a variable."""
+        found = self._blk_local_varmap.get(name)
+        return self.builder.load(self.getvar(name)) if found is None else found
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        """Numba's hook: assign to a variable."""
+        del argidx
+        if name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+        else:
+            self.builder.store(value, self.getvar(name))
+
+
+# --- flags: numba-cuda's have the same parts ---------------------------------------------------------------------------
+
+
+@functools.cache
+def quick_flags(flags: Any) -> Any:
+    """A class of flags, compared by what was set: Numba looks for what is compiled already by them, and goes through all."""
+
+    class Flags(flags):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Flags) and bool(self._values == other._values)
+
+        def __hash__(self) -> int:
+            return len(self._values)
+
+    NUMBA.part(flags(), "_values")
+    return Flags
 
 
 # --- templates ---------------------------------------------------------------------------------------------------------

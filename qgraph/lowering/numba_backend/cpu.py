@@ -21,8 +21,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.cpu import CPUContext
 from numba.core.errors import TypingError
+from numba.core.lowering import Lower
 from numba.core.target_extension import target_override
-from numba.core.typed_passes import AnnotateTypes, NopythonTypeInference
+from numba.core.typed_passes import AnnotateTypes, IRLegalization, NativeLowering, NopythonTypeInference
 from numba.core.typing import Context, signature
 from numba.np.numpy_support import from_dtype
 
@@ -38,6 +39,7 @@ from qgraph.lowering.numba_backend.cpu_call_wrapper import Wrapper
 from qgraph.lowering.numba_backend.cpu_parallel import parallel_word
 from qgraph.lowering.numba_backend.cpu_runtime import OWN, add_symbols, start_threads
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
+from qgraph.lowering.numba_backend.fast_lowering import FastLower, counts_references
 from qgraph.lowering.numba_backend.fast_passes import FastPipeline
 from qgraph.lowering.number_types.compile_errors import kernel_errors
 from qgraph.lowering.number_types.number_llvm import types
@@ -216,11 +218,35 @@ def _annotate(state: Any) -> None:
     )
 
 
+class _Lower(FastLower, numba.LocalValues, Lower):
+    """Numba's hook."""
+
+    package = "numba.core"
+
+
+class _FastLowering(NativeLowering):
+    """Numba's pass."""
+
+    lowering_class = _Lower
+
+
+def _legalize(state: Any) -> None:
+    """Numba's pass, for functions that count references."""
+    if counts_references(state):
+        IRLegalization().run_pass(state)
+    else:
+        state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+
+
+def _lower(state: Any) -> None:
+    (NativeLowering if state.targetctx.enable_nrt else _FastLowering)().run_pass(state)
+
+
 class _Compiler(FastPipeline, compiler.Compiler):
     """Numba's hook for a pipeline."""
 
     package = "numba.core"
-    instead: ClassVar[Any] = {AnnotateTypes: _annotate}
+    instead: ClassVar[Any] = {AnnotateTypes: _annotate, IRLegalization: _legalize, NativeLowering: _lower}
 
 
 class _UpToTypes(compiler.CompilerBase):
@@ -379,7 +405,7 @@ def _compile_control(
 
 
 def _flags(fastmath: bool) -> Any:
-    flags = compiler.Flags()
+    flags = numba.quick_flags(compiler.Flags)()
     flags.error_model = "numpy"
     flags.nrt = True
     flags.no_cfunc_wrapper = True

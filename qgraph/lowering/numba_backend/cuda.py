@@ -18,7 +18,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.np.numpy_support import from_dtype
 
 from qgraph import forks
-from qgraph.compat import numba_cuda
+from qgraph.compat import numba, numba_cuda
 from qgraph.compat.numpy import as_before_2_5
 from qgraph.errors import BackendError
 from qgraph.ir.artifacts import PROGRAMMATIC, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST
@@ -167,7 +167,9 @@ def _compile(typing: Any, target: Any, function: Any, args: tuple[Any, ...], res
 
 
 def _flags(capability: tuple[int, int], fastmath: bool) -> Any:
-    flags = numba_cuda.flags_class()()
+    from numba.cuda.flags import CUDAFlags
+
+    flags = numba.quick_flags(CUDAFlags)()
     flags.no_compile = True
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True

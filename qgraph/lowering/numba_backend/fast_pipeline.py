@@ -10,9 +10,23 @@ from typing import Any, ClassVar
 # Numba's own modules are those of the real numba.cuda: its simulator has none of them.
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering
 from numba.cuda.core.typed_passes import IRLegalization
+from numba.cuda.lowering import CUDALower
 
-from qgraph.lowering.numba_backend.fast_lowering import Lowering
+from qgraph.compat.numba import LocalValues
+from qgraph.lowering.numba_backend.fast_lowering import FastLower
 from qgraph.lowering.numba_backend.fast_passes import FastPipeline
+
+
+class Lower(FastLower, LocalValues, CUDALower):
+    """Numba's hook."""
+
+    package = "numba.cuda.core"
+
+
+class Lowering(CUDANativeLowering):
+    """Numba's pass."""
+
+    lowering_class = Lower
 
 
 class Compiler(FastPipeline, CUDACompiler):

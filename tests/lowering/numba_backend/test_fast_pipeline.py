@@ -11,12 +11,14 @@ import numba
 import numpy as np
 import pytest
 from numba.core import typed_passes
+from numba.core.runtime import _nrt_python, rtsys
 
 import qgraph
 from qgraph.errors import KernelTypeError
 from qgraph.ir.argument_types import ArrayType
 from qgraph.lowering.numba_backend import cpu
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
+from qgraph.lowering.numba_backend.fast_lowering import counts_references
 from qgraph.lowering.numba_backend.fast_passes import FastPasses
 
 pytestmark = pytest.mark.needs("compiler")
@@ -121,15 +123,15 @@ def test_what_the_short_way_does_not_know_goes_numbas(name, function, compile_pt
 def test_what_llvm_is_not_made_of_is_told_with_its_statement(function, compile_ptx, monkeypatch):
     from numba.cuda.core.errors import LoweringError
 
-    from qgraph.lowering.numba_backend import cuda, fast_lowering
+    from qgraph.lowering.numba_backend import cuda, fast_pipeline
 
     def refusing(each, ty, inst):
         if inst.target.name == "t":
             raise LoweringError("not made")
         return lower(each, ty, inst)
 
-    lower = fast_lowering.Lower.lower_assign
-    monkeypatch.setattr(fast_lowering.Lower, "lower_assign", refusing)
+    lower = fast_pipeline.Lower.lower_assign
+    monkeypatch.setattr(fast_pipeline.Lower, "lower_assign", refusing)
     text = source("s = x[i]", "t = s", "y[i] = t")
     with pytest.raises(KernelTypeError, match="not made") as caught:
         compile_ptx(function(text, cuda=cuda.cuda_module()), X32, X32)
@@ -293,6 +295,7 @@ def test_both_ways_lead_to_the_same_code_on_the_cpu(function, monkeypatch):
         add(library, module)
 
     monkeypatch.setattr(Library, "add_ir_module", adding)
+    monkeypatch.setattr(cpu, "counts_references", lambda state: True)
     for plain in (lambda each, code: (ways.append(is_plain(each, code)), ways[-1])[1], lambda each, code: False):
         cpu.forget()
         texts.append([])
@@ -303,6 +306,46 @@ def test_both_ways_lead_to_the_same_code_on_the_cpu(function, monkeypatch):
     assert short == numbas
     assert any(ways)
     assert all(ways) or function is raising
+
+
+@numba.njit
+def middle(x):
+    return np.sort(x)[x.shape[0] // 2]
+
+
+@numba.njit
+def last(x):
+    return x[1:][-1]
+
+
+@pytest.mark.parametrize(("function", "counts"), [(last, False), (middle, True)])
+def test_references_are_counted_where_memory_is_made(function, counts, monkeypatch):
+    asked = {}
+
+    def asking(state):
+        return asked.setdefault(state.func_id.func_name, counts_references(state))
+
+    monkeypatch.setattr(cpu, "counts_references", asking)
+
+    @qgraph.kernel(backend="cpu")
+    def k(x, y):
+        for i in range(y.shape[0]):
+            y[i] = function(x[i])
+
+    x, y = np.arange(3000.0).reshape(1000, 3), np.zeros(1000)
+    _nrt_python.memsys_enable_stats()
+    before = rtsys.get_allocation_stats()
+    k(x, y)
+    after = rtsys.get_allocation_stats()
+    _nrt_python.memsys_disable_stats()
+    assert y.tolist() == [function.py_func(row) for row in x]
+    assert asked[function.__name__] == counts
+    # What calls it holds no memory itself.
+    assert not any(asked[name] for name in asked if name.startswith("k"))
+    if not counts:
+        assert not any(asked.values())
+    assert after.alloc - before.alloc == after.free - before.free
+    assert (after.alloc > before.alloc) == counts
 
 
 def test_signatures_belong_to_the_flags(function, compile_ptx):
