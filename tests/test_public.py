@@ -149,24 +149,49 @@ def shifted(x):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """``run(*arguments)`` is (exit status, stdout, stderr) of ``python -m qgraph`` beside a module ``shapes``."""
+def beside_shapes(tmp_path, monkeypatch):
+    """The folder of a module ``shapes``, which is current, and where modules are found."""
     (tmp_path / "shapes.py").write_text(MODULE)
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "shapes", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def run(beside_shapes, capsys):
+    """``run(*arguments)`` is (exit status, stdout, stderr) of ``python -m qgraph`` beside ``shapes``, in this process."""
 
     def command(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "qgraph", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": path},
-            timeout=120,
-        )
-        return done.returncode, done.stdout, done.stderr
+        capsys.readouterr()
+        try:
+            status = __main__.main(list(arguments))
+        except SystemExit as end:
+            status = end.code
+        out, err = capsys.readouterr()
+        return status or 0, out, err
 
     return command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(("inspect", "shapes:double"), 0), (("inspect", "shapes:double", "--args", "1 / 0"), 1), (("inspect", "nowhere:double"), 2)],
+)
+def test_a_process_of_its_own_does_the_same(run, beside_shapes, arguments, status):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "qgraph", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=beside_shapes,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=120,
+    )
+    assert done.returncode == status
+    _, out, err = run(*arguments)
+    assert (done.stdout, done.stderr) == (out, err)
 
 
 def test_info_is_an_aligned_table(run):
