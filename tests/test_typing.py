@@ -28,9 +28,11 @@ def mistakes_reported(report: str) -> set[int]:
     return {int(line) for line in re.findall(r"mistyped_program\.py:(\d+)(?::\d+)?.*? error:", report)}
 
 
-def test_mypy_reports_the_mistakes_alone(tmp_path):
+def test_mypy_reports_the_mistakes_alone():
     pytest.importorskip("mypy")
-    settings = ("--strict", "--follow-imports=silent", "--config-file=", f"--cache-dir={tmp_path}", "--explicit-package-bases")
+    # What `make lint` found out about the package is used again.
+    places = (f"--config-file={ROOT / 'pyproject.toml'}", f"--cache-dir={ROOT / '.mypy_cache'}")
+    settings = ("--strict", "--follow-imports=silent", "--explicit-package-bases", *places)
     done = run_python("-m", "mypy", *settings, *FILES, MYPYPATH=str(ROOT))
     assert mistakes_reported(done.stdout) == MISTAKES, done.stdout + done.stderr
 

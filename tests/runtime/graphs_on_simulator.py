@@ -6,6 +6,7 @@ that their nodes have in the executable, in any order that the edges allow, and 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import dataclasses
@@ -100,30 +101,44 @@ class Executable:
         self.region(self.graph)
 
     def region(self, graph):
-        left = list(graph.nodes)
-        while left:
-            free = [n for n in left if not any(after is n and any(b is before for b in left) for before, after in graph.edges)]
-            node = random_order.choice(free)
-            left = [each for each in left if each is not node]
-            if node.kind == "while":
-                turns = 0
-                while handles[node.what]:
-                    self.region(node.bodies[0])
-                    turns += 1
-                    assert turns < 1000, "a loop without an end"
-            elif node.kind == "if":
-                if handles[node.what]:
-                    self.region(node.bodies[0])
-                elif len(node.bodies) > 1:
-                    self.region(node.bodies[1])
-            elif node.kind == "kernel":
-                run_kernel(*self.parameters[node.number])
-            elif callable(self.parameters[node.number]):
-                if node.number not in self.off:
-                    self.parameters[node.number]()
-            elif node.number not in self.off:
-                pointer, value, size, count = self.parameters[node.number]
-                ctypes.memmove(pointer, int(value).to_bytes(size, "little") * count, size * count)
+        """Its nodes, in any order that the edges allow."""
+        there = {node.number for node in graph.nodes}
+        edges = [(before, after) for before, after in graph.edges if {before.number, after.number} <= there]
+        waits = collections.Counter(after.number for _, after in edges)
+        afters = collections.defaultdict(list)
+        for before, after in edges:
+            afters[before.number].append(after)
+        free, done = [node for node in graph.nodes if not waits[node.number]], 0
+        while free:
+            node = free.pop(random_order.randrange(len(free)))
+            self.node(node)
+            done += 1
+            for after in afters[node.number]:
+                waits[after.number] -= 1
+                if not waits[after.number]:
+                    free.append(after)
+        assert done == len(graph.nodes), "the edges go round"
+
+    def node(self, node):
+        if node.kind == "while":
+            turns = 0
+            while handles[node.what]:
+                self.region(node.bodies[0])
+                turns += 1
+                assert turns < 1000, "a loop without an end"
+        elif node.kind == "if":
+            if handles[node.what]:
+                self.region(node.bodies[0])
+            elif len(node.bodies) > 1:
+                self.region(node.bodies[1])
+        elif node.kind == "kernel":
+            run_kernel(*self.parameters[node.number])
+        elif callable(self.parameters[node.number]):
+            if node.number not in self.off:
+                self.parameters[node.number]()
+        elif node.number not in self.off:
+            pointer, value, size, count = self.parameters[node.number]
+            ctypes.memmove(pointer, int(value).to_bytes(size, "little") * count, size * count)
 
 
 def snapshot(launch):
