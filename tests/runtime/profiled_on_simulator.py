@@ -40,7 +40,8 @@ def forms():
     for small in (unrolled._SMALL, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(unrolled, "_SMALL", small)
-            for options in ({}, {"fuse": True}, {"conditional": "host"}, {"graph": False}):
+            # Where the size of a grid decides, and in the other forms.
+            for options in ({}, *({"fuse": True}, {"conditional": "host"}, {"graph": False}) * bool(small)):
                 for profile in profiles(in_many_forms, lambda: (*rows(), 70, 19), **options):
                     assert [row.count for row in profile.rows if row.kind == "loop"] == [70, 2, 19]
                     assert {row.count for row in profile.rows if row.depth == 2} == {19}
