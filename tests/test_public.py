@@ -176,7 +176,11 @@ def run(beside_shapes, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(("inspect", "shapes:double"), 0), (("inspect", "shapes:double", "--args", "1 / 0"), 1), (("inspect", "nowhere:double"), 2)],
+    [
+        (("inspect", "shapes:double"), 0),
+        (("inspect", "shapes:double", "--args", "1 / 0"), 1),
+        (("inspect", "nowhere:double"), 2),
+    ],
 )
 def test_a_process_of_its_own_does_the_same(run, beside_shapes, arguments, status):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

@@ -13,7 +13,7 @@ import pytest
 
 import qgraph
 from qgraph.kernel import Kernel
-from tests.conftest import THOROUGH
+from tests.conftest import THOROUGH, thorough
 
 
 def line_of(function, text):
@@ -359,7 +359,7 @@ def test_the_examples_compute_in_float32_where_their_arrays_are(name, monkeypatc
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("name", ["jacobi", "plasma"])
+@pytest.mark.parametrize("name", ["jacobi", *thorough("plasma")])
 def test_no_double_is_in_the_ptx_of_float32_examples(name, monkeypatch):
     monkeypatch.setenv("QGRAPH_BACKEND", "cpu")
     kernel, args, kwargs = first_call(name, monkeypatch)

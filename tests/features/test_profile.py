@@ -13,6 +13,7 @@ import pytest
 import qgraph
 from qgraph.ir.profile_places import CAPACITY
 from qgraph.profiling.profile import Profile
+from tests.conftest import thorough
 
 
 def halving(x: Any, tol: float) -> int:
@@ -91,7 +92,7 @@ def lie_in_each_other(profile: Profile) -> None:
     assert sum(each.stop - each.start for each in top) == profile.total
 
 
-@pytest.mark.parametrize("options", [{}, {"fuse": True}])
+@pytest.mark.parametrize("options", [{}, *thorough({"fuse": True})])
 def test_counts_are_exact_and_parts_add_up(rig: Any, options: dict[str, bool]) -> None:
     profile, wall = profiled(rig, halving, np.ones(8), 0.1, **options)
     assert profile.result == 4
@@ -230,7 +231,7 @@ def in_many_forms(x: Any, y: Any, z: Any, n: int, most: int) -> tuple[float, int
     return change, left
 
 
-@pytest.mark.parametrize("options", [{}, {"fuse": True}, {"fuse": True, "conditional": "host"}, {"graph": False}])
+@pytest.mark.parametrize("options", [{}, {"graph": False}, *thorough({"fuse": True}, {"fuse": True, "conditional": "host"})])
 def test_every_form_has_exact_counts(rig: Any, options: dict[str, bool]) -> None:
     x = np.zeros(rig.size(300))
     x[0] = 1.0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import thorough
 
 
 def numbers(*shape, dtype=np.float64, seed=0):
@@ -259,7 +260,7 @@ def test_colliding_updates_of_complex_numbers(rig, dtype):
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("function", [products, stores, planes_moved, made, extremes, of_funcs, complex_histogram])
+@pytest.mark.parametrize("function", [products, made, complex_histogram, *thorough(stores, planes_moved, extremes, of_funcs)])
 def test_ptx(function):
     args = {
         products: (numbers(3, 4), numbers(4), np.zeros(3), np.zeros((3, 4))),

@@ -24,6 +24,7 @@ from qgraph.watching import watch as module
 from qgraph.watching.display import curve, heights, in_notebook, svg_curve
 from qgraph.watching.rings import Ring
 from qgraph.watching.watched_kernel import WatchedKernel
+from tests.conftest import THOROUGH, thorough
 
 
 def halving(x: Any, tolerance: float) -> int:
@@ -275,7 +276,8 @@ def expected(function: Any, make: Any, monkeypatch: Any) -> tuple[Any, tuple[Any
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [(name, options) for name in CASES for options in ({}, {"fuse": True})]
+    [(name, {}) for name in CASES]
+    + [pytest.param(name, {"fuse": True}, marks=THOROUGH) for name in CASES]
     + [(name, {"bounds_check": True}) for name in ("raising", "nested", "in a func")],
     ids=str,
 )
@@ -604,7 +606,7 @@ def test_curves() -> None:
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("name", ["halving", "every third", "nested", "counted", "do-while"])
+@pytest.mark.parametrize("name", ["halving", *thorough("every third", "nested", "counted", "do-while")])
 def test_without_a_watch_the_code_is_that_without_the_statement(name: str) -> None:
     function, make = CASES[name]
     kernel = qgraph.kernel(function)

@@ -11,6 +11,7 @@ import qgraph
 from qgraph.ir.artifacts import COPIED, ENDING
 from qgraph.ir.unrolling import HandedOn
 from qgraph.lowering.ptx import link
+from tests.conftest import thorough
 from tests.handed_kernels import ALL, FLOATS, REFUSED, extremes, greatest, like_cg, of_complex, two_in_a_row
 
 
@@ -87,7 +88,7 @@ def test_the_model_counts_as_the_plan_does():
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("function", [greatest, like_cg, extremes, of_complex], ids=named)
+@pytest.mark.parametrize("function", [greatest, extremes, *thorough(like_cg, of_complex)], ids=named)
 def test_ptx(function):
     texts = qgraph.kernel(function, backend="cuda").ptx(*given(function), cc=(9, 0))
     copies = {name: text for name, text in texts.items() if name.endswith((COPIED, ENDING))}

@@ -14,6 +14,7 @@ from qgraph.lowering.numba_backend.cuda import cuda_module
 from qgraph.lowering.numba_backend.cuda_simulator import _simulated
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Threads
 from qgraph.source import copied
+from tests.conftest import thorough
 
 
 def of_rows(x, y):
@@ -70,7 +71,7 @@ def test_rows_have_one_answer_on_any_grid(blocks, threads):
 
 
 @pytest.mark.parametrize("threads", [32, 96])
-@pytest.mark.parametrize("blocks", [1, 5, 300])
+@pytest.mark.parametrize("blocks", [1, 5, *thorough(300)])
 def test_a_line_has_one_answer_on_any_grid(blocks, threads):
     x = np.arange(50 * blocks) * 7919 % 101
     found, y = launch(of_a_line, blocks, threads, x, np.zeros_like(x)), np.zeros_like(x)

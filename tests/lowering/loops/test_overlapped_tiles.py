@@ -11,6 +11,7 @@ import pytest
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles
 from qgraph.runtime.values.temporaries import Temporaries
+from tests.conftest import THOROUGH, thorough
 
 SHAPES = [(20, 31), (16, 24), (17, 25), (4, 60), (60, 4), (3, 30), (1, 1), (0, 5)]
 COUNTS = (0, 1, 4, 12, 25)
@@ -160,6 +161,7 @@ def test_edges_follow_their_neighbours(rig):
                 compared(integers(shape), count)
 
 
+@THOROUGH
 def test_a_staggered_grid(rig):
     compared = Compared(rig, waves)
     for rows, columns in SHAPES[:5]:
@@ -232,6 +234,7 @@ def test_three_arrays_that_change_places(rig):
             compared(integers(shape, 3), 1009, count)
 
 
+@THOROUGH
 def test_two_pairs_that_change_places(rig):
     compared = Compared(rig, two_pairs)
     for shape in SHAPES[:5]:
@@ -251,6 +254,7 @@ def of_its_own(x, n):
     return y
 
 
+@THOROUGH
 def test_temporaries_and_returned_arrays(rig):
     kernel = rig.kernel(of_its_own, fuse=True)
     for shape in SHAPES[:5]:
@@ -266,6 +270,7 @@ def by_slices(u, v, n):
         u[1:-1, 1:-1] = (v[:-2, 1:-1] + 3 * v[2:, 1:-1] + 5 * v[1:-1, :-2] + v[1:-1, 2:]) % 1009
 
 
+@THOROUGH
 def test_slices(rig):
     compared = Compared(rig, by_slices)
     for shape in SHAPES[:5]:
@@ -273,6 +278,7 @@ def test_slices(rig):
             compared(integers(shape), count)
 
 
+@THOROUGH
 @pytest.mark.parametrize("dtype", [np.int16])
 def test_other_types_and_layouts(rig, dtype):
     compared = Compared(rig, copied_back)
@@ -481,7 +487,7 @@ def function_of(seed):
     return names[f"program_{seed}"]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *thorough(2)])
 def test_random_stencils(rig, seed):
     compared = Compared(rig, function_of(seed))
     for shape in ((31, 47), (12, 100), (60, 13)):
@@ -501,6 +507,7 @@ def returns_a_row(u, v, n):
     return row
 
 
+@THOROUGH
 @pytest.mark.parametrize("n", COUNTS)
 def test_beside_arrays_of_one_axis_and_in_a_profile(rig, n):
     kernel = rig.kernel(returns_a_row, fuse=True)

@@ -7,6 +7,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles
+from tests.conftest import thorough
 
 SHAPES = [(20, 31), (52, 64), (4, 30), (30, 4), (1, 1), (0, 5)]
 COUNTS = (0, 1, 12, 25)
@@ -55,7 +56,7 @@ def integers(shape):
     return [np.random.default_rng(k).integers(0, 1000, shape) for k in range(2)]
 
 
-@pytest.mark.parametrize("function", [everywhere, one_axis, in_place])
+@pytest.mark.parametrize("function", [everywhere, *thorough(one_axis), in_place])
 def test_periodic(rig, function):
     kernel = rig.kernel(function, fuse=True)
     plan = str(kernel.plan(*integers((20, 31)), 30))

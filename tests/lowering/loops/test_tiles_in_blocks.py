@@ -9,6 +9,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles, register_tiles
+from tests.conftest import THOROUGH, thorough
 from tests.lowering.loops.test_overlapped_tiles import function_of
 
 # Some tiles in it are far from every edge.
@@ -93,7 +94,7 @@ def staggered(u, v, n):
 PROGRAMS = (shifted, not_everywhere, skipped, added, one_after_another, staggered)
 
 
-@pytest.mark.parametrize("function", PROGRAMS)
+@pytest.mark.parametrize("function", [*PROGRAMS[:4], *thorough(*PROGRAMS[4:])])
 def test_far_from_the_edges(rig, small_tiles, function):
     kernel = rig.kernel(function, fuse=True)
     arrays = [np.random.default_rng(k).integers(0, 1000, SHAPE) for k in range(2)]
@@ -165,7 +166,7 @@ def leaky(u, v, n):
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, *thorough(np.float64)])
 def test_sweeps_in_registers_are_not_contracted(dtype):
     """What a sweep stores is rounded before the next one uses it, as it is where arrays hold it."""
     kernel, arrays = qgraph.kernel(fuse=True)(leaky), [np.zeros((9, 9), dtype) for _ in range(2)]
@@ -200,7 +201,7 @@ def wide(u, v, n):
             u[i, j] = (u[i, j] + v[i, j]) % 997
 
 
-@pytest.mark.parametrize("function", [two_steps, wide, function_of(2), function_of(4)])
+@pytest.mark.parametrize("function", [two_steps, wide, function_of(2), *thorough(function_of(4))])
 def test_registers(rig, small_tiles, monkeypatch, function):
     """Tiles that lie inside keep what they own in registers, from sweep to sweep."""
     halo, extents = (12, (32, 40)) if function is wide else (6, (20, 24))
@@ -355,6 +356,7 @@ def three(a, b, c, n):
             a[i, j] += b[i, j] - c[i, j]
 
 
+@THOROUGH
 @pytest.mark.needs("compiler")
 def test_threads_that_fill_a_multiprocessor_are_one_block():
     """A thread with three arrays of 32 elements in registers has a hundred of these."""
