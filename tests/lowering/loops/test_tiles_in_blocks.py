@@ -201,7 +201,7 @@ def wide(u, v, n):
             u[i, j] = (u[i, j] + v[i, j]) % 997
 
 
-@pytest.mark.parametrize("function", [two_steps, wide, function_of(2), *thorough(function_of(4))])
+@pytest.mark.parametrize("function", [two_steps, wide, *thorough(function_of(2), function_of(4))])
 def test_registers(rig, small_tiles, monkeypatch, function):
     """Tiles that lie inside keep what they own in registers, from sweep to sweep."""
     halo, extents = (12, (32, 40)) if function is wide else (6, (20, 24))
