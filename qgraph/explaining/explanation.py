@@ -53,7 +53,7 @@ class Change:
         return f"line {self.line}: {self.text}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """Why a kernel is the graph that it is; ``str()`` tells it node by node, with the user's lines.
 
@@ -110,6 +110,9 @@ class Explanation:
         plan = self.plan
         block = [] if plan.one_block is None else [f"  {plan.one_block}"]
         return "\n".join([self._head(), *block, *self._region(0, 1, self._order()), *self._doubles(), *self._changes()])
+
+    # What shells and notebooks show.
+    __repr__ = __str__
 
     @with_large_frame_stack
     def _repr_html_(self) -> str:

@@ -158,7 +158,7 @@ class IndependentSections:
         return f"no order with line {self.line}: `{self.first}` and `{self.second}` are apart"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GraphPlan:
     """What will run, in which order. ``edges`` are (from, to) node indices, each within one region, reduced.
 
@@ -292,6 +292,9 @@ class GraphPlan:
         ]
         block = [] if self.one_block is None else [f"  {self.one_block}"]
         return "\n".join([head, *block, *arrays, *self._region_lines(0, 1)])
+
+    # What shells and notebooks show.
+    __repr__ = __str__
 
     def _region_lines(self, region: int, depth: int) -> list[str]:
         lines = []

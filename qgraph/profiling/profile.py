@@ -76,7 +76,7 @@ class Slice:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Profile:
     """The times of one call; ``str()`` is the kernel's source with the times beside it.
 
@@ -174,6 +174,9 @@ class Profile:
         lines += [f"{self._numbers(row)}  {row.spans[0].file}:{_text(row.spans[0])}" for row in others]
         lines += [f"line {row.spans[0].line}: {row.form}" for row in self.rows if row.form]
         return "\n".join(lines)
+
+    # What shells and notebooks show.
+    __repr__ = __str__
 
     def _share(self, row: Row) -> float:
         return row.total / self.total if self.total else 0.0

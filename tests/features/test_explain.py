@@ -40,6 +40,7 @@ def test_each_edge_has_its_reason():
     assert inside.startswith("reads y, which n")
     assert inside.count("x") == 1
     text = str(explained)
+    assert repr(explained) == text
     for statement in ("while s > tol:", "for i in range(x.shape[0]):", "return s"):
         assert statement in text
     assert "independent: no iteration touches what another writes; reduction into `s`" in text

@@ -81,6 +81,7 @@ def nested(x, outer, inner):
 def test_the_text_of_a_plan():
     plan = qgraph.kernel(nested).plan(np.zeros(4), np.array(1), np.array(1))
     text = str(plan)
+    assert repr(plan) == text
     assert text.startswith(f"nested: {len(plan.tasks)} tasks, {len(plan.nodes)} nodes, {len(plan.edges)} edges, float64")
     assert len(plan.tasks) == 5  # two loops, three statements
     line = nested.__code__.co_firstlineno

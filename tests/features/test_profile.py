@@ -118,6 +118,7 @@ def test_loops_in_loops_and_branches(rig: Any) -> None:
 
 def test_what_it_looks_like(rig: Any, tmp_path: Any) -> None:
     profile, _ = profiled(rig, nested, np.arange(5.0), 3, np.array([2]))
+    assert repr(profile) == str(profile)
     text = str(profile).splitlines()
     first, last = profile.source[1:]
     assert len(text) >= 2 + last - first + 1
