@@ -41,10 +41,11 @@ def _function(module: ir.Module) -> ir.Function:
     with builder.if_then(builder.icmp_signed("<=", total, grain)):
         _return(builder, one, rows, cols)
     # The least power of two from total / (1.5 * grain) on.
-    part = _least(builder, _divided(builder, builder.mul(total, two), builder.mul(grain, ir.Constant(_I64, 3))), most)
+    exact = _divided(builder, builder.mul(total, two), builder.mul(grain, ir.Constant(_I64, 3)))
+    part = builder.select(builder.icmp_signed("<", exact, most), exact, most)
     zeros = builder.ctlz(builder.sub(part, one), ir.Constant(ir.IntType(1), 0))
     power = builder.shl(one, builder.sub(ir.Constant(_I64, 64), zeros))
-    wanted = _least(builder, builder.select(builder.icmp_signed("<", power, two), two, power), most)
+    wanted = builder.select(builder.icmp_signed("<", power, two), two, power)
     with builder.if_then(builder.icmp_signed(">=", rows, wanted)):
         row_step = _divided(builder, rows, wanted)
         _return(builder, _divided(builder, rows, row_step), row_step, cols)
@@ -56,10 +57,6 @@ def _function(module: ir.Module) -> ir.Function:
 def _divided(builder: Any, number: ir.Value, by: ir.Value) -> ir.Value:
     """Rounded up."""
     return builder.udiv(builder.sub(builder.add(number, by), ir.Constant(_I64, 1)), by)
-
-
-def _least(builder: Any, one: ir.Value, other: ir.Value) -> ir.Value:
-    return builder.select(builder.icmp_signed("<", one, other), one, other)
 
 
 def _return(builder: Any, *values: ir.Value) -> None:
