@@ -372,6 +372,13 @@ MUTANTS = (
         "return variable if factor.constant != 0 else",
         "features/test_lengths.py",
     ),
+    Mutant(
+        "CPU functions that make arrays count no references",
+        "lowering/numba_backend/fast_lowering.py",
+        "return counted(result, *(types[each.name] for each in value.list_vars()))",
+        "return False",
+        "lowering/numba_backend/test_fast_pipeline.py",
+    ),
 )
 
 
