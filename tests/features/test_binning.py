@@ -33,6 +33,16 @@ def test_a_histogram_of_one_number(check: Any) -> None:
     check(histograms, lambda: (np.full(4, 2.0), np.ones(4), np.arange(4), np.array([1.0, 2.0]), 3))
 
 
+def histograms_of_nothing(x: Any, w: Any, k: Any) -> Any:
+    """Of nothing the bins are between 0 and 1, but where others are asked for."""
+    return np.histogram(x, 4), np.histogram(k), np.histogram(x, 3, range=(2.0, 5.0)), np.histogram(k, 2, weights=w)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8"])
+def test_histograms_of_nothing(check: Any, dtype: str) -> None:
+    check(histograms_of_nothing, lambda: (np.zeros(0), np.zeros(0), np.zeros(0, dtype)))
+
+
 def counts_of_numbers(k: Any, w: Any, n: int) -> Any:
     return np.bincount(k, minlength=n), np.bincount(k, minlength=n) * 2 + np.bincount(k + 1, minlength=n + 1)[1:]
 

@@ -38,8 +38,11 @@ _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": np.min, "argmax": np.max}
 
 
-def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
-    """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes."""
+def reduce_arrays(region: Region, scope: Scope, node: ast.expr, *, may_be_empty: bool = False) -> ast.expr:
+    """``np.sum(...)`` and its kin as the name of a kernel scalar, which a loop computes.
+
+    ``may_be_empty``: an extreme of no elements is what none is beyond, instead of an error.
+    """
     kind = reduction(scope, node)
     if kind == "det":
         return library_number(region, scope, node, np.linalg.det)
@@ -58,7 +61,8 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     name = f"{ADDED}{kind}{len(region.unit.slots)}_{node.lineno}"
     body = Elements(region, scope)
     body.frame_all(value, exact=kind in PRODUCTS)
-    start, step = _step(body, body.visit(value), kind, dtype, node, name)
+    neutral = _neutral(scope, kind, dtype) if may_be_empty and dtype is not None else None
+    start, step = _step(body, body.visit(value), kind, dtype, node, name, neutral)
     result = _combined(region, body, name, start, step, node, _like(kind, dtype))
     result = finished(scope, node, kind, result, body.size(node))
     if kind in PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
@@ -167,9 +171,15 @@ def _like(kind: str, dtype: np.dtype[np.generic] | None) -> Any:
 
 
 def _step(
-    body: Elements, value: ast.expr, kind: str, dtype: np.dtype[np.generic] | None, node: ast.expr, name: str
+    body: Elements,
+    value: ast.expr,
+    kind: str,
+    dtype: np.dtype[np.generic] | None,
+    node: ast.expr,
+    name: str,
+    neutral: ast.expr | None = None,
 ) -> tuple[ast.expr, ast.stmt]:
-    """The value that a reduction starts with, and the statement of each iteration."""
+    """The value that a reduction starts with, and the statement of each iteration. An extreme may start with ``neutral``."""
     total, result = stored(name), load(name)
     if kind in PRODUCTS and dtype == np.bool_:
         # NumPy's product of booleans is one: whether there is a pair of True.
@@ -179,7 +189,7 @@ def _step(
         return ast.Constant(kind == "all"), ast.Assign([total], ast.BoolOp(op, [result, value]))
     if kind in _EXTREMES:
         extreme = word(body.scope, _EXTREMES[kind], result, value)
-        return body.first(value, dtype, node), ast.Assign([total], extreme)
+        return neutral or body.first(value, dtype, node), ast.Assign([total], extreme)
     wide = summed(kind, dtype)
     identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
     if wide is not None:

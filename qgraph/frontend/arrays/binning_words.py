@@ -107,8 +107,10 @@ def _even(make: Maker, of: Source, bins: ast.expr, limits: ast.expr | None) -> t
             f"`{as_written(of.node)}` is of type {of.dtype}, in which NumPy computes the edges",
             "give edges of your own: np.linspace(low, high, n + 1)",
         )
+    given: list[ast.expr] = []
     if limits is None:
-        ends = [_reduced(make, function, of.node) for function in (np.min, np.max)]
+        ends = [_reduced(make, function, of.node, may_be_empty=True) for function in (np.min, np.max)]
+        given = [make.place(of.node)]
     else:
         ends = make.parts(limits)
         if len(ends) != 2:
@@ -119,7 +121,7 @@ def _even(make: Maker, of: Source, bins: ast.expr, limits: ast.expr | None) -> t
     made = make.made(Indexed([length], kind, lambda _: make.cast(ast.Constant(0), kind)))
     edges = _named(make, made)
     found = f"`{as_written(make.node)}` has no range of finite numbers"
-    _check(make, _called(make, "even_edges", edges, *ends), found, "NumPy refuses this too")
+    _check(make, _called(make, "even_edges", edges, *ends, *given), found, "NumPy refuses this too")
     return edges, length
 
 
@@ -131,9 +133,9 @@ def _check_order(make: Maker, edges: ast.expr) -> None:
     _check(make, written("not falls", falls=_reduced(make, np.any, falls)), found, "sort the edges of bins")
 
 
-def _reduced(make: Maker, function: Callable[..., Any], node: ast.expr) -> ast.expr:
+def _reduced(make: Maker, function: Callable[..., Any], node: ast.expr, *, may_be_empty: bool = False) -> ast.expr:
     call = at_place(word(make.scope, function, node), make.node)
-    return make.region.arrays.reduce(make.region, make.scope, call)
+    return make.region.arrays.reduce(make.region, make.scope, call, may_be_empty=may_be_empty)
 
 
 def _check(make: Maker, test: ast.expr, found: str, hint: str) -> None:

@@ -48,7 +48,7 @@ class ArrayWords:
     """
 
     bind: Callable[[Region, Scope, ast.expr], Binding | None]
-    reduce: Callable[[Region, Scope, ast.expr], ast.expr]
+    reduce: Callable[..., ast.expr]
     makes: Callable[[Scope, ast.AST], bool]
     funcs: Mapping[str, Func]
 

@@ -26,6 +26,7 @@ _JOIN = "make the array and assign its parts: t = qgraph.empty(n + m), then t[:n
 _SHAPE = "reshape before the call, or compute the indices in a loop: t[i // n, i % n] = x[i]"
 _TRANSPOSE = "write u.T, or loops over u[j, i]"
 _PART = "write the loop: for i in range(n): t[i] = z[i].real"
+_ANGLE = "write the loop: for i in range(n): t[i] = np.angle(z[i])"
 _DIFFERENCE = "subtract parts: t[:] = x[1:] - x[:-1]"
 _SELECT = "write a loop with an `if`; a counter in qgraph.serial(range(n)) tells how many were found"
 _ELEMENTS = "assign it to a part of an array, `y[:] = ...`; a name can stand for a part of an array, `w = x[1:-1]`"
@@ -58,7 +59,8 @@ _INSTEAD = {
     **dict.fromkeys(("concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "append", "insert", "pad"), _JOIN),
     **dict.fromkeys(("reshape", "ravel", "flatten", "resize", "broadcast_to", "expand_dims", "squeeze"), _SHAPE),
     **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis"), _TRANSPOSE),
-    **dict.fromkeys(("real", "imag", "angle"), _PART),
+    **dict.fromkeys(("real", "imag"), _PART),
+    "angle": _ANGLE,
     **dict.fromkeys(("diff", "gradient", "ediff1d"), _DIFFERENCE),
     **dict.fromkeys(("nonzero", "flatnonzero", "argwhere", "extract", "compress", "delete"), _SELECT),
     **dict.fromkeys(("repeat", "tile", "meshgrid", "indices", "diag", "diagonal", "tri", "tril", "triu", "vander"), _LOOP),
