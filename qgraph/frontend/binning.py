@@ -54,13 +54,12 @@ def binned(x: Any, edges: Any, counts: Any, weights: Any = None) -> Any:
 
 @func
 def even_edges(edges: Any, low: Any, high: Any, x: Any = None) -> Any:
-    """``edges``, at equal distances; whether ``low`` and ``high``, the extremes of ``x`` if it is there, are numbers in order."""
+    """``edges``, at equal distances; whether ``low`` and ``high``, the extremes of ``x`` if given, are numbers in order."""
     n = edges.shape[0] - 1
     half = 0.5 if low == high else 0.0
     first, last = np.float64(low) - half, np.float64(high) + half
-    if x is not None:
-        if x.shape[0] == 0:
-            first, last = np.float64(0), np.float64(1)
+    if x is not None and x.shape[0] == 0:
+        first, last = np.float64(0), np.float64(1)
     step = (last - first) / n
     # NumPy rounds the product: it goes through memory, so that no compiler makes one operation of both.
     for i in range(n + 1):
