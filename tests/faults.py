@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ import qgraph
 from qgraph.errors import CudaError, PerformanceWarning
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver.captures import KeptForGraphs
+from qgraph.runtime.graph.library_recorder import LibraryRecorder
 from tests.fault_kernels import CASES, Case
 
 PHASES = ("first call", "same again", "other arrays", "kept", "in turn", "other size", "let go")
@@ -102,7 +104,7 @@ class Runner:
     def __init__(self, case: Case, driver: Any) -> None:
         self.case, self.driver = case, driver
         plain = isinstance(case.function, type)
-        self.kernel: Any = case.function() if plain else qgraph.kernel(backend="cuda", **case.options)(case.function)
+        self.kernel: Any = case.function(**case.options) if plain else qgraph.kernel(backend="cuda", **case.options)(case.function)
         self.pool = qgraph.pool(1 << 20, backend="cuda") if case.pool else None
         # By size and set, so that arrays come again.
         self._arrays: dict[tuple[int, int], tuple[Any, ...]] = {}
@@ -176,6 +178,8 @@ def settle() -> None:
     """Wait, and free what finalizers left."""
     for device in cuda_driver.devices_in_use():
         device.wait()
+        # What libraries launched is recorded again.
+        device._once.pop(LibraryRecorder, None)
         device.free_retired()
         # What graphs kept that are gone; else the next capture lets go of it.
         kept = device.once(KeptForGraphs)
@@ -399,19 +403,30 @@ def ends_cleanly() -> str:
     return "" if ended.returncode == 0 and not ended.stderr else f"exit code {ended.returncode}\n{ended.stderr}"
 
 
+PLAYED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+
+
 def install() -> Any:
     """The driver whose calls can be made to fail."""
     from tests import played_driver
 
-    played = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
-    return played_driver.install_played() if played else played_driver.install_real()
+    return played_driver.install_played() if PLAYED else played_driver.install_real()
+
+
+def has_library(driver: Any) -> bool:
+    """Whether a library computes; on the played driver a played one does, from now on."""
+    if PLAYED and "cupy" not in sys.modules:
+        from tests.runtime import played_library
+
+        played_library.install(driver)
+    return PLAYED or any(find_spec(name) is not None for name in ("torch", "cupy"))
 
 
 def look_at(runner: Runner, phases: list[str], every: int) -> bool:
     """All phases of a kernel; gives whether all was well."""
     well = True
     looks: list[tuple[str, Callable[[], Figures]]] = []
-    for phase in phases if not isinstance(runner.case.function, type) else phases[:1]:
+    for phase in phases[:1] if runner.case.alike else phases:
         looks.append((phase, lambda phase=phase: refuse_each(runner, phase, every)))
         if phase == "let go":
             continue
@@ -458,8 +473,12 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     for case in CASES:
-        if case.name in given.kernels:
-            well &= look_at(Runner(case, driver), given.phases, given.every)
+        if case.name not in given.kernels:
+            continue
+        if case.library and not has_library(driver):
+            print(f"{case.name:<20}skipped: neither PyTorch nor CuPy is installed", flush=True)
+            continue
+        well &= look_at(Runner(case, driver), given.phases, given.every)
     trouble = ends_cleanly()
     print("a process whose context is lost:", trouble or "one message, and it ends")
     raise SystemExit(not well or bool(trouble))
