@@ -335,4 +335,5 @@ class LibraryNode(GraphNode):
         """Put what was recorded in the place of the node."""
         assert self._recorded is not None
         self.handle = self._recorded.replace(self._graph, self.handle)
-        self._defined = self._recorded
+        # The executable graph that there is has the node before it.
+        self._defined, self.executable = self._recorded, None

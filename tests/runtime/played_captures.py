@@ -8,6 +8,7 @@ import types
 from tests.runtime import graphs_on_simulator as simulated
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_INVALID_VALUE = 1
 _UPDATE_FAILURE = 910  # CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
 _DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 # What is asked of the parameters of a node.
@@ -159,6 +160,8 @@ class Captures(simulated.Driver):
         return 0, node.child
 
     def cuGraphExecChildGraphNodeSetParams(self, executable, node, child):
+        if node.number not in executable.parameters:
+            return (_INVALID_VALUE,)
         if [each.kind for each in child.nodes] != [each.kind for each in node.child.nodes]:
             return (_UPDATE_FAILURE,)
         executable.parameters[node.number] = self.inside(child)[1]
