@@ -239,6 +239,8 @@ class Case:
     events: int = 0
     # Whether all calls are like the first.
     alike: bool = False
+    # Whether a call lets go of what was made for the one before it.
+    renews: bool = False
     # Whether it calls a library.
     library: bool = False
 
@@ -265,9 +267,9 @@ CASES = (
     Case("one block", turns, {"fuse": True}),
     Case("arrays", Arrays, alike=True),
     Case("captured", Captured, alike=True),
-    Case("child graph", ChildGraphs),
-    Case("child graph, host", ChildGraphs, {"conditional": "host"}),
-    Case("child graph, stream", ChildGraphs, {"graph": False}),
+    Case("child graph", ChildGraphs, renews=True),
+    Case("child graph, host", ChildGraphs, {"conditional": "host"}, renews=True),
+    Case("child graph, stream", ChildGraphs, {"graph": False}, renews=True),
     Case("library", library, library=True),
     Case("library, host", library, {"conditional": "host"}, library=True),
     Case("library, stream", library, {"graph": False}, library=True),

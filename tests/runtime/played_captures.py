@@ -12,9 +12,10 @@ _INVALID_VALUE = 1
 _UPDATE_FAILURE = 910  # CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
 _DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 # What is asked of the parameters of a node.
+_OF_ENDS = ("MemoryType", "Host", "Device", "XInBytes", "Y", "Z", "Pitch", "Height")
 _OF_COPIES = (
     *("WidthInBytes", "Height", "Depth"),
-    *(f"{side}{name}" for side in ("src", "dst") for name in ("MemoryType", "Host", "Device", "XInBytes", "Y", "Z", "Pitch", "Height")),
+    *(f"{side}{name}" for side in ("src", "dst") for name in _OF_ENDS),
 )
 _OF_FILLS = ("dst", "value", "elementSize", "width", "height", "pitch")
 
