@@ -26,7 +26,8 @@ class LastRun:
 
     def let_go(self) -> None:
         """Hold what it did and no specialisation, which holds plans and the recorded graphs that are called in them."""
-        launched = None if self.specialisation is None else self.specialisation.launched
+        ran = self.specialisation
+        launched = None if ran is None else ran.launched
         self.specialisation = None if launched is None else CapturedRun(launched)
 
 

@@ -175,7 +175,7 @@ class ChildGraphs:
         def calls(x, y, a):
             for i in range(x.shape[0]):
                 x[i] = x[i] * 3 + a
-            g(reads=(y,), writes=(x, y))
+            g(reads=(x,), writes=(x, y))
             n = 0
             while n < a:
                 g()
