@@ -20,9 +20,15 @@ Launched = tuple[Specialisation, Call, Any]
 
 @dataclass(slots=True, eq=False)
 class LastRun:
-    """The specialisation that a kernel ran last, or that this was captured."""
+    """The specialisation that a kernel ran last, or what it did, where that is not to be held."""
 
     specialisation: Specialisation | CapturedRun | None = None
+
+    def let_go(self) -> None:
+        """Hold what it did and no specialisation, which holds plans and the recorded graphs that are called in them."""
+        ran = self.specialisation
+        launched = None if ran is None else ran.launched
+        self.specialisation = None if launched is None else CapturedRun(launched)
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +133,7 @@ class DispatchCache:
     def forget(self) -> None:
         """No call is known any more, but which came lately."""
         self.last = None
+        self._ran.let_go()
         # They name each other, and would live on until the next collection.
         for known in self._calls.values():
             known.next = None

@@ -74,7 +74,7 @@ class LastLaunch:
 
 @dataclass(frozen=True, slots=True)
 class CapturedRun:
-    """What a kernel did last, where it was captured: in the place of a specialisation."""
+    """What a kernel did last, where it was captured or is gone: in the place of a specialisation."""
 
     launched: LastLaunch
 

@@ -39,16 +39,6 @@ def turns(x, y, a):
     return n
 
 
-def turns_alone(x, y, a):
-    n = 0
-    while n < a:
-        for i in range(x.shape[0]):
-            x[i] = x[i] * 3 + n
-        n += 1
-    for i in range(y.shape[0]):
-        y[i] += x[i]
-
-
 def branch(x, y, a):
     for t in qgraph.serial(range(3)):
         if t * y[0] > a:
@@ -112,6 +102,22 @@ def events(x, y, a, before, after):
         y[i] += x[i]
 
 
+def increment(x):
+    x += 1
+
+
+def library(x, y, a):
+    for i in range(x.shape[0]):
+        x[i] = (x[i] * 3 + a) % 7
+    y[:] = np.sort(x)
+    n = 0
+    while n < a:
+        qgraph.call(increment, y)
+        for i in range(x.shape[0]):
+            x[i] += y[i] * n
+        n += 1
+
+
 class Arrays:
     """Stands for a kernel: what programs do with arrays besides."""
 
@@ -141,7 +147,7 @@ class Captured:
     stats = types.SimpleNamespace(replays=0)
 
     def __init__(self):
-        self._kernel = qgraph.kernel(backend="cuda")(turns_alone)
+        self._kernel = qgraph.kernel(backend="cuda")(branch)
 
     def __call__(self, x, y, a):
         # What is not compiled cannot be captured.
@@ -156,6 +162,62 @@ class Captured:
 
     def clear_cache(self):
         self._kernel.clear_cache()
+
+
+class ChildGraphs:
+    """Stands for a kernel: one that calls a recorded graph, another one for other arrays, alone and in a loop."""
+
+    def __init__(self, **options):
+        self._recorded = qgraph.kernel(backend="cuda")(memory_nodes)
+        self._graphs = {}
+        g = None
+
+        def calls(x, y, a):
+            for i in range(x.shape[0]):
+                x[i] = x[i] * 3 + a
+            g(reads=(x,), writes=(x, y))
+            n = 0
+            while n < a:
+                g()
+                for i in range(x.shape[0]):
+                    y[i] += x[i] + n
+                n += 1
+
+        def choose(chosen):
+            nonlocal g
+            g = chosen
+
+        self._choose, self._plain = choose, calls
+        self._calls = qgraph.kernel(backend="cuda", **options)(calls)
+
+    @property
+    def stats(self):
+        return self._calls.stats
+
+    def __call__(self, x, y, a):
+        if id(x) not in self._graphs:
+            # It runs, so that it can be captured; what it does to the arrays is undone.
+            before = x.copy(), y.copy()
+            self._recorded(x, y, a)
+            x[:], y[:] = before
+            with qgraph.capture() as g:
+                self._recorded(x, y, a)
+            self._graphs[id(x)] = g
+        self._choose(self._graphs[id(x)])
+        self._calls(x, y, a)
+
+    def reference(self, x, y, a):
+        def g(reads=(), writes=()):
+            memory_nodes(x, y, a)
+
+        self._choose(g)
+        self._plain(x, y, a)
+
+    def clear_cache(self):
+        self._choose(None)
+        self._graphs.clear()
+        self._calls.clear_cache()
+        self._recorded.clear_cache()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,6 +237,12 @@ class Case:
     # What it gets besides.
     flag: bool = False
     events: int = 0
+    # Whether all calls are like the first.
+    alike: bool = False
+    # Whether a call lets go of what was made for the one before it.
+    renews: bool = False
+    # Whether it calls a library.
+    library: bool = False
 
 
 CASES = (
@@ -197,6 +265,12 @@ CASES = (
     Case("host branch", branch, {"conditional": "host"}),
     Case("stream", turns, {"graph": False}),
     Case("one block", turns, {"fuse": True}),
-    Case("arrays", Arrays),
-    Case("captured", Captured),
+    Case("arrays", Arrays, alike=True),
+    Case("captured", Captured, alike=True),
+    Case("child graph", ChildGraphs, renews=True),
+    Case("child graph, host", ChildGraphs, {"conditional": "host"}, renews=True),
+    Case("child graph, stream", ChildGraphs, {"graph": False}, renews=True),
+    Case("library", library, library=True),
+    Case("library, host", library, {"conditional": "host"}, library=True),
+    Case("library, stream", library, {"graph": False}, library=True),
 )

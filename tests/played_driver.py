@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.runtime import graphs_on_simulator as simulated
+from tests.runtime.played_captures import Captures
 
 CONTEXT = 4711
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -42,10 +43,13 @@ FREED = {
 }
 # How many values a call gives, where it is not one or none.
 _VALUES = {"cuFuncGetParamInfo": 2, "cuDevicePrimaryCtxGetState": 2, "cuGraphGetNodes": 2, "cuStreamGetCaptureInfo": 6}
+_VALUES |= {"cuGraphNodeGetDependencies": 3, "cuGraphNodeGetDependentNodes": 3}
 # Functions that modules made of the driver's when they were imported, which cuda-bindings 12 has in two forms.
 _MADE_OF_IT = (
     ("qgraph.runtime.graph.graph_builder", "add_dependencies", "cuGraphAddDependencies"),
     ("qgraph.runtime.graph.graph_builder", "_add_any_node", "cuGraphAddNode"),
+    ("qgraph.runtime.graph.graph_builder", "_get_dependencies", "cuGraphNodeGetDependencies"),
+    ("qgraph.runtime.graph.graph_builder", "_get_dependents", "cuGraphNodeGetDependentNodes"),
     ("qgraph.runtime.graph.recorded_nodes", "_get_edges", "cuGraphGetEdges"),
     ("qgraph.runtime.driver.captures", "_get_info", "cuStreamGetCaptureInfo"),
     ("qgraph.runtime.driver.captures", "_update_dependencies", "cuStreamUpdateCaptureDependencies"),
@@ -53,14 +57,13 @@ _MADE_OF_IT = (
 )
 
 
-class Played(simulated.Driver):
+class Played(Captures):
     """One device with one context, and streams that are done at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.current = [0]
         self.codes: dict[bytes, Any] = {}
-        # By stream: the graph that is captured, and what the next node comes after.
-        self.captures: dict[int, list[Any]] = {}
         self.attributes = {16: 4, 75: 9, 76: 0, 97: 227 * 1024}
 
     # --- the device and its context ---
@@ -119,9 +122,8 @@ class Played(simulated.Driver):
 
     # --- memory ---
 
-    def cuMemcpyDtoDAsync(self, target, source, size, stream):
-        ctypes.memmove(target, source, size)
-        return (0,)
+    def cuMemAllocManaged(self, size, flags):
+        return self.cuMemAlloc(size)
 
     def cuMemFree(self, pointer):
         del simulated.memory[int(pointer)]
@@ -168,7 +170,7 @@ class Played(simulated.Driver):
     def cuLaunchKernel(self, function, blocks, down, times, threads, threads_down, _tz, _shared, stream, parameters, _extra):
         launch = types.SimpleNamespace(func=function, gridDimX=blocks, gridDimY=down, gridDimZ=times)
         launch.blockDimX, launch.blockDimY, launch.kernelParams = threads, threads_down, parameters
-        simulated.run_kernel(*simulated.snapshot(launch))
+        self.issue(stream, "kernel", simulated.snapshot(launch))
         return (0,)
 
     def cuEventSynchronize(self, event):
@@ -177,67 +179,12 @@ class Played(simulated.Driver):
     def cuStreamQuery(self, stream):
         return (0,)
 
-    # --- captures ---
-
-    def cuStreamCreate(self, flags):
-        return 0, next(simulated.numbers)
-
-    def cuStreamBeginCapture(self, stream, mode):
-        assert int(stream) > 0
-        assert int(stream) not in self.captures
-        self.captures[int(stream)] = [simulated.Graph(), []]
-        return (0,)
-
-    def cuStreamIsCapturing(self, stream):
-        return 0, int(int(stream) in self.captures)
-
-    def cuStreamGetCaptureInfo(self, stream):
-        graph, after = self.captures[int(stream)]
-        return 0, 1, 7, graph, after, None, len(after)
-
-    def cuStreamUpdateCaptureDependencies(self, stream, nodes, _data, count, flags):
-        assert (count, flags) == (len(nodes), 1)
-        self.captures[int(stream)][1] = list(nodes)
-        return (0,)
-
-    def cuStreamEndCapture(self, stream):
-        return 0, self.captures.pop(int(stream))[0]
-
-    def cuUserObjectCreate(self, what, destroy, count, flags):
-        return 0, lambda: _CALLBACK(int(destroy))(what)
-
-    def cuGraphRetainUserObject(self, graph, made, count, flags):
-        graph.owned.append(made)
-        return (0,)
-
-    def cuGraphDestroy(self, graph):
-        for let_go in graph.owned:
-            let_go()
-        return (0,)
-
     # --- graphs ---
 
     def cuGraphAddEmptyNode(self, graph, before, count):
         node = graph.add("empty", lambda: None)
         graph.edges += [(each, node) for each in before or ()]
         return 0, node
-
-    def cuGraphGetNodes(self, graph, count):
-        return 0, graph.nodes, len(graph.nodes)
-
-    def cuGraphGetEdges(self, graph, count):
-        befores, afters = ([edge[side] for edge in graph.edges] for side in range(2))
-        return 0, befores, afters, None, len(graph.edges)
-
-    def cuGraphNodeGetType(self, node):
-        kind = "conditional" if node.bodies else node.kind
-        return 0, getattr(simulated.real.CUgraphNodeType, f"CU_GRAPH_NODE_TYPE_{kind.upper()}")
-
-    def cuGraphKernelNodeGetParams(self, node):
-        return 0, types.SimpleNamespace(func=node.number, kern=None)
-
-    def cuFuncGetName(self, function):
-        return 0, b"a kernel"
 
     def memset(self, what):
         pointer, value, size, width = int(what.dst), int(what.value), int(what.elementSize), int(what.width)
@@ -257,7 +204,7 @@ class Played(simulated.Driver):
         return lambda: _CALLBACK(function)(data)
 
     def cuGraphAddMemcpyNode(self, graph, _before, _count, what, _context):
-        return 0, graph.add("memcpy", self.memcpy(what))
+        return 0, self.add_copy(graph, self.memcpy(what), what)
 
     def cuGraphExecMemcpyNodeSetParams(self, executable, node, what, _context):
         executable.parameters[node.number] = self.memcpy(what)
@@ -439,7 +386,10 @@ def install_played() -> Driver:
         # The same plan is built again and again.
         key = plan.program.name, options, index64
         if key not in known:
-            known[key] = lowering.compile_simulator(plan)
+            made = lowering.compile_simulator(plan)
+            # Not the plan, which holds the recorded graphs that are called in it.
+            parts = {name: getattr(made, name) for name in ("kernels", "codes", "dtypes", "block")}
+            known[key] = types.SimpleNamespace(**parts)
         compiled = known[key]
         cubin = str(next(simulated.numbers)).encode()
         played.codes[cubin] = types.SimpleNamespace(kernels=compiled.kernels, codes=compiled.codes)

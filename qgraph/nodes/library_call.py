@@ -305,9 +305,11 @@ class LibraryNode(GraphNode):
             self.handle = self._recorded.add_to(graph)
             return self.handle
         nothing = self.call(self.driver.cuGraphCreate, 0)
-        self.call(self.driver.cuGraphAddEmptyNode, nothing, None, 0)
-        self.handle = self.call(self.driver.cuGraphAddChildGraphNode, graph, None, 0, nothing)
-        self.call(self.driver.cuGraphDestroy, nothing)
+        try:
+            self.call(self.driver.cuGraphAddEmptyNode, nothing, None, 0)
+            self.handle = self.call(self.driver.cuGraphAddChildGraphNode, graph, None, 0, nothing)
+        finally:
+            self.call(self.driver.cuGraphDestroy, nothing)
         return self.handle
 
     def run(self, stream: int) -> None:
@@ -333,4 +335,5 @@ class LibraryNode(GraphNode):
         """Put what was recorded in the place of the node."""
         assert self._recorded is not None
         self.handle = self._recorded.replace(self._graph, self.handle)
-        self._defined = self._recorded
+        # The executable graph that there is has the node before it.
+        self._defined, self.executable = self._recorded, None

@@ -162,7 +162,11 @@ def test_an_error_leaves_the_kernel_usable(rig):
 
 def test_clear_cache_forgets_and_works_again(rig):
     kernel = rig.check(two_stages, args(8))
+    did, forgotten = kernel.last_launch, weakref.ref(kernel._ran.specialisation)
     kernel.clear_cache()
+    gc.collect()
+    assert forgotten() is None
+    assert kernel.last_launch == did
     rig.compare(kernel, args(8))
 
 

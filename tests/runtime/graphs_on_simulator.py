@@ -76,7 +76,7 @@ class Graph:
         self.owned = []
 
     def add(self, kind, what):
-        node = Node(kind=kind, what=what, bodies=[], number=next(numbers))
+        node = Node(kind=kind, what=what, bodies=[], number=next(numbers), graph=self, given=None, child=None)
         self.nodes.append(node)
         return node
 

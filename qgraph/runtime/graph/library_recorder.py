@@ -14,12 +14,15 @@ import numpy as np
 from qgraph.errors import ArgumentError, BackendError, CudaError, QGraphError
 from qgraph.nodes.library_call import NAMES, LibraryCall, Operand
 from qgraph.nodes.memory_region import allocation_of
-from qgraph.runtime.driver.driver import DeviceContext, driver
+from qgraph.runtime.driver.driver import DeviceContext, driver, failure
 from qgraph.runtime.driver.stream import current_streams, refuse_capture, synchronize
 from qgraph.runtime.graph.recording import Recording
 from qgraph.runtime.values.array_view import ArrayView
 
 _MOST = 256
+_SUCCESS, _NOT_READY = 0, 600
+# Errors of PyTorch and CuPy that say what the driver refused.
+_OF_THE_DRIVER = frozenset({"AcceleratorError", "OutOfMemoryError", "CUDADriverError", "CUDARuntimeError"})
 
 
 class LibraryRecorder:
@@ -36,7 +39,7 @@ class LibraryRecorder:
         Raises:
             ArgumentError: the function refused the arrays.
             BackendError: no library is installed.
-            CudaError: it did what no graph holds, or the arrays are new and a stream is being captured.
+            CudaError: it did what no graph holds, the driver refused, or the arrays are new and a stream is being captured.
         """
         library = _library(statement, views)
         settings = library.get_float32_matmul_precision() if library.__name__ == "torch" else None
@@ -75,12 +78,7 @@ class LibraryRecorder:
         except QGraphError:
             raise
         except Exception as error:
-            words = str(error).strip().splitlines()
-            raise ArgumentError(
-                f"{library.__name__} cannot compute `{statement.label}`: {words[0] if words else type(error).__name__}",
-                statement.span,
-                hint="it may be of types that the library does not compute, or wait for the device, which no graph holds",
-            ) from error
+            raise _told(error, statement, library, recording.stream) from error
         refused = recording.not_in_body()
         if refused:
             raise CudaError(
@@ -104,6 +102,22 @@ def _library(statement: LibraryCall, views: Sequence[ArrayView]) -> Any:
         f"`{statement.label}` is computed by a library, and {' or '.join(NAMES[each] for each in possible)} is not installed",
         statement.span,
         hint="pip install 'qgraph-jit[libs]'",
+    )
+
+
+def _told(error: Exception, statement: LibraryCall, library: Any, stream: int) -> QGraphError:
+    """What is told of a library's ``error``; ``stream`` is not captured any more."""
+    code = driver.cuStreamQuery(stream)[0]
+    if int(code) not in (_SUCCESS, _NOT_READY):
+        return failure(code, "cuStreamQuery")
+    words = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if any(each.__name__ in _OF_THE_DRIVER for each in type(error).__mro__) and "captur" not in words:
+        hint = "free arrays, or use smaller ones" if "memory" in words.lower() else None
+        return CudaError(f"{library.__name__} failed in `{statement.label}`: {words}", statement.span, hint=hint)
+    return ArgumentError(
+        f"{library.__name__} cannot compute `{statement.label}`: {words}",
+        statement.span,
+        hint="it may be of types that the library does not compute, or wait for the device, which no graph holds",
     )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from qgraph.compat.cuda_bindings import with_edge_data
 from qgraph.compat.libstdcxx import demangled
-from qgraph.runtime.driver.driver import call, driver
+from qgraph.runtime.driver.driver import call, driver, failure
 from qgraph.runtime.graph.touched_memory import Touched, together
 
 _get_edges = with_edge_data(driver, "cuGraphGetEdges")
+_UNKNOWN_POINTER = 1  # CUDA_ERROR_INVALID_VALUE
 _MEMORY_TYPE_OF_HOST = 1  # CU_MEMORYTYPE_HOST
 _MEMORY_TYPE_OF_ARRAY = 3  # CU_MEMORYTYPE_ARRAY
 # What CUDA has no copy of, so that no graph with such a node can be a child of another one.
@@ -198,7 +199,10 @@ class _End:
 
 def _is_pageable(end: _End) -> bool:
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    return bool(end.pointer) and int(driver.cuPointerGetAttribute(attribute, end.pointer)[0]) != 0
+    code = int(driver.cuPointerGetAttribute(attribute, end.pointer)[0]) if end.pointer else 0
+    if code not in (0, _UNKNOWN_POINTER):
+        raise failure(code, "cuPointerGetAttribute")
+    return code == _UNKNOWN_POINTER
 
 
 def _memset(node: Any) -> _Details:

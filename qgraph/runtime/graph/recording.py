@@ -206,12 +206,16 @@ class Recording(RecordedGraph):
             return int(driver.cuGraphExecChildGraphNodeSetParams(executable, node, self._recorded().handle)[0]) == 0
 
     def replace(self, graph: Any, node: Any) -> Any:
-        """Another node with the same edges: CUDA cannot change the child graph of a node."""
-        made = self.add_to(graph)
+        """Another node with the same edges: CUDA cannot change the child graph of a node. Both or none: each would run."""
         befores, afters = neighbours(node)
-        call(driver.cuGraphDestroyNode, node)
-        connect(graph, [(each, made) for each in befores], programmatic=False)
-        connect(graph, [(made, each) for each in afters], programmatic=False)
+        made = self.add_to(graph)
+        try:
+            connect(graph, [(each, made) for each in befores], programmatic=False)
+            connect(graph, [(made, each) for each in afters], programmatic=False)
+            call(driver.cuGraphDestroyNode, node)
+        except BaseException:
+            call(driver.cuGraphDestroyNode, made)
+            raise
         return made
 
     def run(self, stream: int) -> None:

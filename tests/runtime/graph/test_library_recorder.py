@@ -11,6 +11,7 @@ import pytest
 import qgraph
 from qgraph.nodes.library_call import LibraryCall
 from qgraph.runtime.arguments.array_adapters import adopt
+from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.graph import library_recorder
 
 
@@ -128,3 +129,34 @@ def test_negative_strides_are_turned_for_pytorch(part):
     axes = library_recorder._backwards(Tensors(memory), view)
     assert all(stride >= 0 for stride in found.strides)
     np.testing.assert_array_equal(np.flip(found, axes), array)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As PyTorch and CuPy call it."""
+
+
+class AcceleratorError(RuntimeError):
+    """As PyTorch calls what the driver says."""
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "kind", "told", "hint"),
+    [
+        (700, AcceleratorError("CUDA error: an illegal address"), qgraph.CudaError, "cuStreamQuery failed with ILL", "restart"),
+        (0, OutOfMemoryError("CUDA out of memory.\nTried"), qgraph.CudaError, "cupy failed in `f`: CUDA out of mem", "free"),
+        (600, AcceleratorError("CUDA error: unknown"), qgraph.CudaError, "cupy failed in `f`: CUDA error: unknown", None),
+        (0, AcceleratorError("not permitted while capturing"), qgraph.ArgumentError, "cupy cannot compute `f`", "wait"),
+        (0, TypeError(), qgraph.ArgumentError, "cupy cannot compute `f`: TypeError", "types"),
+    ],
+)
+def test_what_is_told_of_a_librarys_error(monkeypatch, code, error, kind, told, hint):
+    """That the context is lost; that the driver refused; else that the function and the arrays do not fit."""
+    played = SimpleNamespace(
+        cuStreamQuery=lambda stream: (code,), cuGetErrorName=lambda _: (0, b"ILL"), cuGetErrorString=lambda _: (0, b"words")
+    )
+    monkeypatch.setattr(library_recorder, "driver", played)
+    monkeypatch.setattr(cuda_driver, "driver", played)
+    found = library_recorder._told(error, SimpleNamespace(label="f", span=None), ModuleType("cupy"), 7)
+    assert type(found) is kind
+    assert found.found.startswith(told)
+    assert found.hint is None if hint is None else hint in found.hint

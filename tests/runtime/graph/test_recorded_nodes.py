@@ -10,12 +10,14 @@ import pytest
 
 import qgraph
 from qgraph.runtime.arguments.array_adapters import adopt
+from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.graph import recorded_nodes
 from qgraph.runtime.graph.recorded_nodes import recorded_plan
 from qgraph.runtime.graph.touched_memory import KnownNodes, Touched, known_nodes, together, touched_by
 from qgraph.runtime.values.prepared_call import Call
 
 HOST, DEVICE, ARRAY, UNIFIED = 1, 2, 3, 4
+REFUSED = 0xBAD000
 
 
 def copy(source, target, width, height=1, depth=1, **more):
@@ -79,9 +81,16 @@ def plan_of(monkeypatch):
 
             @staticmethod
             def cuPointerGetAttribute(attribute, pointer):
-                return (0 if pointer >= 0x1000 else 1), 0
+                return {REFUSED: 999}.get(pointer, 0 if pointer >= 0x1000 else 1), 0
+
+            @staticmethod
+            def cuGetErrorName(code):
+                return 0, b"CUDA_ERROR_UNKNOWN"
+
+            cuGetErrorString = cuGetErrorName
 
         monkeypatch.setattr(recorded_nodes, "driver", Played)
+        monkeypatch.setattr(cuda_driver, "driver", Played)
         monkeypatch.setattr(recorded_nodes, "_get_edges", edges)
         return recorded_plan(0, known or {})
 
@@ -115,6 +124,13 @@ OPAQUE = ("KERNEL", SimpleNamespace(func=1, kern=0))
 def test_copies_and_fills_have_addresses(plan_of, node, reads, writes):
     found = plan_of([node, ("EMPTY", None)]).touched
     assert found == Touched((reads,) if reads is not None else (), (writes,))
+
+
+def test_memory_is_pageable_only_where_the_driver_says_that_it_does_not_know_it(plan_of):
+    assert "pageable" in plan_of([copy((HOST, 0x800), (DEVICE, 0x9000), 8)]).not_in_body()
+    assert not plan_of([copy((HOST, 0x2000), (DEVICE, 0x9000), 8)]).not_in_body()
+    with pytest.raises(qgraph.CudaError, match="cuPointerGetAttribute failed with CUDA_ERROR_UNKNOWN"):
+        plan_of([copy((HOST, REFUSED), (DEVICE, 0x9000), 8)])
 
 
 def test_what_nobody_knows_may_be_anything(plan_of):

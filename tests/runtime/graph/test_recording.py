@@ -144,6 +144,42 @@ def test_it_goes_with_its_context_alone(device, monkeypatch):
         _ = g.plan
 
 
+@pytest.mark.parametrize("refused", [None, *range(4)])
+def test_a_node_is_replaced_or_stays_as_it_was(device, monkeypatch, refused):
+    with capture(device) as g:
+        pass
+    nodes, edges, calls = ["before", "old", "after"], [("before", "old"), ("old", "after")], []
+
+    def change(act):
+        calls.append(act)
+        if len(calls) - 1 == refused:
+            raise CudaError("refused")
+        return act()
+
+    def add():
+        nodes.append("new")
+        return "new"
+
+    def destroy(node):
+        nodes.remove(node)
+        edges[:] = [edge for edge in edges if node not in edge]
+
+    adds, destroys = lambda *_: change(add), lambda node: change(lambda: destroy(node))
+    played = SimpleNamespace(cuGraphAddChildGraphNode=adds, cuGraphDestroyNode=destroys)
+    monkeypatch.setattr(recording, "driver", played)
+    monkeypatch.setattr(recording, "call", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(recording, "neighbours", lambda node: (["before"], ["after"]))
+    monkeypatch.setattr(recording, "connect", lambda graph, pairs, programmatic: change(lambda: edges.extend(pairs)))
+    if refused is None:
+        assert g.replace("graph", "old") == "new"
+    else:
+        with pytest.raises(CudaError, match="refused"):
+            g.replace("graph", "old")
+    stays = "new" if refused is None else "old"
+    assert sorted(nodes) == sorted(["before", stays, "after"])
+    assert edges == [("before", stays), (stays, "after")]
+
+
 class Array:
     """Memory that somebody holds."""
 
