@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 
@@ -190,6 +192,34 @@ def test_the_plan_shows_them():
 def sized_on_the_device(x, k):
     t = qgraph.zeros(k[0])
     x[0] = t[0]
+
+
+Pair = namedtuple("Pair", "first second")
+
+
+def several_names(x, n):
+    """Each array is made once, however many names it gets in one statement."""
+    a = b = np.zeros(x.shape[0])
+    b[0] = 9
+    c = d = e = x * 2
+    e[1] = a[0]
+    d[2] = n
+    (f, g) = h = (x + 1, np.full_like(x, 2.5))
+    h[1][0] = 4
+    f[3] = -1
+    i, (j, k) = m = x - 1, (n, x * 3)
+    m[0][0], m[1][1][1] = k[2], j
+    p = q = Pair(x * 4, n)
+    q.first[0] = p.second
+    for t in qgraph.serial(range(n)):
+        u = v = x * t
+        v[t] = 50
+        x[:] = u
+    return b, c, g, h[0], k, i, p.first
+
+
+def test_one_array_of_several_names(check):
+    check(several_names, lambda: (np.arange(5.0), 2))
 
 
 def no_dtype(x):

@@ -73,6 +73,15 @@ def _at(target: ast.Subscript, index: ast.expr) -> ast.Subscript:
 
 def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value`` where some are names."""
+    if len(node.targets) > 1 and _has_arrays(scope, node.value):
+        # One new array, however many names it gets: the others are names of what the first one names.
+        first, *others = node.targets
+        if not isinstance(first, ast.Name):
+            name = f"{ADDED}value_{node.lineno}_{node.col_offset}"
+            first, others = standing_for(stored(name), node.value), node.targets
+        assign(region, scope, ast.copy_location(ast.Assign([first], node.value), node))
+        assign(region, scope, ast.copy_location(ast.Assign([*others], standing_for(load(first.id), node.value)), node))
+        return
     made = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not isinstance(node.value, ast.Call)
     # A new array has a type, which its numbers tell before they are kernel scalars.
     value = node.value
@@ -87,6 +96,13 @@ def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
             _to_elements(region, scope, ast.copy_location(ast.Assign([target], value), node))
         else:
             raise _no_target(scope, target)
+
+
+def _has_arrays(scope: Scope, value: ast.expr) -> bool:
+    """Whether an array, or what may hold one, is assigned."""
+    if isinstance(value, ast.Tuple):
+        return any(_has_arrays(scope, part) for part in value.elts)
+    return bool(rank(scope, value)) or made_structure(scope, value) is not None
 
 
 def _no_target(scope: Scope, target: ast.expr) -> KernelSyntaxError:
