@@ -183,9 +183,11 @@ def settle() -> None:
         # What libraries launched is recorded again.
         device._once.pop(LibraryRecorder, None)
         device.free_retired()
-        # What graphs kept that are gone; else the next capture lets go of it.
+        # What graphs kept that are gone, as a thread of the driver tells a little later; else the next capture lets go of it.
         kept = device.once(KeptForGraphs)
-        kept._alive = [each for each in kept._alive if not each[1].over]
+        until = time.perf_counter() + 0.2
+        while kept._alive and time.perf_counter() < until:
+            kept._alive = [each for each in kept._alive if not each[1].over]
         device.free_retired()
 
 

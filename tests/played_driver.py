@@ -313,15 +313,17 @@ class Driver:
     def end(self) -> None:
         """Let no call fail any more, and count none. What was launched before goes on where the context was not really lost."""
         if self._sticks:
-            self._inner.cuCtxSynchronize()
             for stream in list(self._captured):
                 self._end_capture(stream)
+            self._inner.cuCtxSynchronize()
         self._counting, self._fails, self._sticks = False, None, False
 
     def _end_capture(self, stream: Any) -> None:
         """The driver ends a broken capture, too, and its graph is gone."""
         self._captured.discard(int(stream))
-        self._inner.cuGraphDestroy(self._inner.cuStreamEndCapture(stream)[1])
+        code, graph = self._inner.cuStreamEndCapture(stream)
+        if int(code) == 0:
+            self._inner.cuGraphDestroy(graph)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)

@@ -514,6 +514,26 @@ def test_waiting_is_refused_and_breaks_nothing(torch, how):
     assert x.tolist() == [2.0] * 10
 
 
+def test_letting_go_of_a_kernel_breaks_nothing():
+    # Of one that ran, and of one whose graph was recorded before.
+    x = qgraph.zeros(100, backend="cuda")
+    kernel, other = qgraph.kernel(increment.__wrapped__), qgraph.kernel(increment.__wrapped__)
+    kernel(x)
+    other(x)
+    (made,) = kernel._specialisations.values()
+    resources = made.executable._resources
+    with qgraph.capture() as g:
+        other(x)
+        kernel.clear_cache()
+        other(x)
+        assert not resources.released
+    g()
+    assert (qgraph.to_numpy(x) == 4).all()
+    kernel(x)
+    assert resources.released
+    assert (qgraph.to_numpy(x) == 5).all()
+
+
 def test_what_qgraph_refuses_breaks_nothing():
     x, y = qgraph.zeros(10, backend="cuda"), qgraph.zeros((3, 3), backend="cuda")
     increment(x)

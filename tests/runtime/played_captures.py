@@ -9,6 +9,7 @@ from tests.runtime import graphs_on_simulator as simulated
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _INVALID_VALUE = 1
+_UNSUPPORTED, _INVALIDATED = 900, 901  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ..._INVALIDATED
 _UPDATE_FAILURE = 910  # CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
 _DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 # What is asked of the parameters of a node.
@@ -41,10 +42,12 @@ class Captures(simulated.Driver):
 
     Attributes:
         captures: by stream, the graph that is captured, and what the next node comes after.
+        broken: the streams of captures that were invalidated.
     """
 
     def __init__(self):
         self.captures = {}
+        self.broken = set()
 
     def issue(self, stream, kind, what, parameters=None):
         """Do what ``stream`` is given, or let its graph do that."""
@@ -90,7 +93,17 @@ class Captures(simulated.Driver):
         return (0,)
 
     def cuStreamEndCapture(self, stream):
-        return 0, self.captures.pop(int(stream))[0]
+        graph, _after = self.captures.pop(int(stream))
+        if int(stream) in self.broken:
+            self.broken.remove(int(stream))
+            return _INVALIDATED, None
+        return 0, graph
+
+    def cuCtxSynchronize(self):
+        if not self.captures:
+            return super().cuCtxSynchronize()
+        self.broken.update(self.captures)
+        return (_UNSUPPORTED,)
 
     def cuUserObjectCreate(self, what, destroy, count, flags):
         return 0, lambda: _CALLBACK(int(destroy))(what)

@@ -104,7 +104,7 @@ class CudaExecutable(ABC):
                 # Nothing but the arguments of kernels can change between launches of one size.
                 self._only_kernels = self._block is None and not self._others.changing and self._arena.empty
             except BaseException:
-                self._resources.release()
+                self._resources.release(ran=False)
                 raise
         self._finalizer = weakref.finalize(self, device.retire, self._resources.release)
         self._finalizer.atexit = False  # the driver takes everything back when the process ends
@@ -472,14 +472,17 @@ class CudaExecutable(ABC):
         patch_kernels(self._kernels.values(), changed)
 
     def close(self) -> None:
-        """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset."""
+        """Wait for the launches in flight and free everything. Nothing happens the second time, or after a reset.
+
+        While a stream is captured, which waiting would break, all of it is freed later, with what finalizers retire.
+        """
         with self._changing():
             if self._resources.kept is not None:
                 self._resources.kept.close()
             # Not that of any context, nor what the driver says where there is none.
             self._context_id = -1
             self._finalizer.detach()
-            self._resources.release()
+            self._resources.let_go()
 
     def __repr__(self) -> str:
         name = self.plan.plan.program.name

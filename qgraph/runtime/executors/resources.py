@@ -9,6 +9,7 @@ from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.driver.memory import Buffer, PinnedWords
+from qgraph.runtime.driver.stream import captures
 from qgraph.runtime.executors.graph_exec_cache import GraphExecCache
 from qgraph.runtime.graph.graph_builder import GraphInstance
 from qgraph.runtime.graph.kernels import LoadedCode
@@ -53,8 +54,11 @@ class Resources:
         # What else there is to free.
         self.more: list[NonKernelNodes | PinnedWords] = []
 
-    def release(self) -> None:
-        """Free everything, after the launches in flight; never raises. Nothing happens the second time."""
+    def release(self, *, ran: bool = True) -> None:
+        """Free everything, after the launches in flight; never raises. Nothing happens the second time.
+
+        Waiting for them breaks every capture that goes on. Where nothing ``ran``, there is nothing to wait for.
+        """
         if self.released:
             return
         self.released = True
@@ -69,6 +73,8 @@ class Resources:
             return
         try:
             with self.device.activate(), outside_captures():
+                if ran:
+                    call(driver.cuCtxSynchronize)
                 self._destroy(graphs, code)
         except CudaError:  # the context is poisoned: nothing in it can be used or freed any more
             for graph in graphs:
@@ -76,6 +82,22 @@ class Resources:
         for memory in (self.scratch, self.pinned, self.arena, self.others, self.faults, *self.more):
             if memory is not None:
                 memory.free()
+
+    def let_go(self) -> None:
+        """The same; while a stream is captured later, with what finalizers retire."""
+        if self._in_a_capture():
+            self.device.retire(self.release)
+        else:
+            self.release()
+
+    def _in_a_capture(self) -> bool:
+        if not self.device.alive(self.epoch):
+            return False
+        try:
+            with self.device.activate():
+                return captures()
+        except CudaError:  # the context is lost
+            return False
 
     def _forget_loops(self) -> None:
         # Their words are in scratch.
@@ -86,6 +108,7 @@ class Resources:
         """Destroy ``graph``, and those that keep arguments: others follow."""
         self.graphs = [each for each in self.graphs if each is not graph]
         with outside_captures():
+            call(driver.cuCtxSynchronize)
             self._destroy([graph])
 
     def drop(self, graph: GraphInstance) -> None:
@@ -95,8 +118,7 @@ class Resources:
             graph.destroy()
 
     def _destroy(self, graphs: list[GraphInstance], code: LoadedCode | None = None) -> None:
-        # Executables may be destroyed while they run; code, and memory that a graph takes, may not.
-        call(driver.cuCtxSynchronize)
+        # Executables may be destroyed while they run; code, and memory that a graph takes, may not: the caller has waited.
         # In the order of these lines from the last one up, each of them, even where the driver refuses one.
         with ExitStack() as last_first:
             if code is not None:

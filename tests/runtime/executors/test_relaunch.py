@@ -485,7 +485,7 @@ class Executable(base.CudaExecutable):
 
     def __init__(self):
         self._lock, self._inside, self._ready, self._context_id = threading.RLock(), False, None, CONTEXT
-        self._resources = types.SimpleNamespace(kept=None, loops=None, release=lambda: None)
+        self._resources = types.SimpleNamespace(kept=None, loops=None, let_go=lambda: None)
         self._finalizer = types.SimpleNamespace(detach=lambda: None)
         self._token = self._block = self._results = None
         self._launched, self._unfinished, self._replays = True, False, ctypes.c_int64()
