@@ -6,7 +6,7 @@ Also the same task as a plain Python kernel for Numba's CUDA simulator, in which
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ from qgraph.lowering.number_types.compile_errors import kernel_errors, place_of
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
 from qgraph.lowering.ptx import link
+from qgraph.lowering.ptx.constant_loads import misread
 from qgraph.lowering.ptx.ptx_rewrite import (
     canonical,
     with_shared_by_launch,
@@ -264,12 +265,13 @@ def compile_ptx(
         finally:
             compiler.target.forget(session)
             compiler.typing.session = None
-        unit = _unit(result, capability, launch_bound, fastmath, _parts(argument_types, constant), waits_last)
+        parts = _parts(argument_types, constant)
+        modules, options = _modules(result, capability, launch_bound, fastmath, parts, waits_last)
     name = result.fndesc.llvm_func_name
 
     def finish() -> str:
         with _toolkit_errors(function, ()):
-            return _finished(unit, capability, name, entry)
+            return _finished(_compiled(modules, options, parts, name), capability, name, entry)
 
     return finish
 
@@ -294,10 +296,33 @@ def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[No
         ) from error
 
 
-def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> str:
-    with _NVVM_LOCK:
-        text: str = unit.compile().decode()
-    text = with_shared_by_launch(text.strip("\x00").strip())
+def _compiled(modules: Sequence[str], options: dict[str, Any], parts: _Parts, name: str) -> str:
+    """What NVVM makes of the kernel ``name``."""
+    constants = set(parts.constants)
+    while True:
+        with _NVVM_LOCK:
+            text: str = _nvvm(modules, options).compile().decode().strip("\x00").strip()
+        wrong = misread(text, constants, {*parts.arrays} - constants)
+        if not wrong:
+            return text
+        constants -= wrong
+        modules = [_with_constants(module, name, constants) for module in modules]
+
+
+def _with_constants(module: str, name: str, constants: Collection[int]) -> str:
+    """An LLVM module in which only these parameters of the kernel ``name`` are addresses of constant arrays."""
+
+    def define(line: re.Match[str]) -> str:
+        parameters = line["parameters"].split(", ")
+        return line["before"] + ", ".join(
+            each if number in constants else each.replace(" noalias ", " ") for number, each in enumerate(parameters)
+        )
+
+    return re.sub(rf'^(?P<before>define [^\n]*@"?{re.escape(name)}"?\()(?P<parameters>[^)\n]*)', define, module, flags=re.M)
+
+
+def _finished(text: str, capability: tuple[int, int], name: str, entry: str) -> str:
+    text = with_shared_by_launch(text)
     text = without_unread_parameters(without_fused_negations(without_results(with_unfused(text))))
     if capability >= PROGRAMMATIC:
         _check_waits_first(text)
@@ -306,26 +331,30 @@ def _finished(unit: Any, capability: tuple[int, int], name: str, entry: str) -> 
 
 
 def _parts(argument_types: Sequence[Any], constant: Sequence[bool]) -> _Parts:
+    arrays: list[int] = []
     constants: list[int] = []
     extents: list[int] = []
     position = 0
     for item, alone in zip(argument_types, constant, strict=False):
         if isinstance(item, types.Array):
+            arrays.append(position + 4)
             constants += [position + 4] if alone else []
             extents += range(position + 5, position + 5 + item.ndim) if item.ndim > 1 else ()
             position += 5 + 2 * item.ndim
         else:
             position += 2 if isinstance(item, types.Complex) else 1
-    return _Parts(constants, extents)
+    return _Parts(arrays, constants, extents)
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """Where parts of arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them.
 
-    ``constants``: the addresses of constant arrays. ``extents``: those of arrays of several dimensions, which have 32 bits.
+    ``arrays``: the addresses of all. ``constants``: those of constant arrays. ``extents``: the extents of arrays of several
+    dimensions, which have 32 bits.
     """
 
+    arrays: Sequence[int]
     constants: Sequence[int]
     extents: Sequence[int]
 
@@ -387,10 +416,10 @@ def _wait_late(ptx: str) -> str:
     return "\n".join([*lines[:wait], *lines[wait + 1 : behind], lines[wait], *lines[behind:]])
 
 
-def _unit(
+def _modules(
     result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, parts: _Parts, waits_last: bool
-) -> Any:
-    """What Numba made of a kernel, as a program of NVVM that is still to be compiled."""
+) -> tuple[Sequence[str], dict[str, Any]]:
+    """What Numba made of a kernel, as LLVM modules, and NVVM's options for them."""
     from numba.cuda.compiler import kernel_fixup
     from numba.cuda.cudadrv import nvrtc, nvvm
 
@@ -409,7 +438,7 @@ def _unit(
         kernel.args[position].add_attribute("noalias")
     if capability >= PROGRAMMATIC:
         _wait_for_earlier(kernel, waits_last)
-    return _nvvm(library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)})
+    return library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)}
 
 
 def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> Any:
