@@ -246,3 +246,21 @@ def of_no_rows(x: Any) -> Any:
 def test_a_length_that_nothing_decides(rig: Any) -> None:
     with pytest.raises(qgraph.ArgumentError, match="is -1"):
         rig.run(rig.kernel(of_no_rows), np.zeros(0))
+
+
+@qgraph.func
+def bumped(v: Any) -> Any:
+    v[0] = (v[0] + 3) % 8
+    return 2
+
+
+def not_of_comparisons(x: Any, y: Any, n: Any) -> None:
+    y[:] = ~(x <= (n if x[1] > 2 else 5))
+    copied = x.copy()
+    x[:] = ~(copied <= bumped(x))
+    y[1:] += ~((x[1:] > n) & (y[1:] < bumped(x)))
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_not_of_comparisons_with_any_number(check: Any, n: int) -> None:
+    check(not_of_comparisons, lambda: (np.arange(7) % 5, np.zeros(7, np.int64), n))

@@ -119,6 +119,7 @@ class Regions:
                 value = self.expressions.within(kind_of(array.dtype), scope, low, step)
                 # NumPy makes a float64 of a uint64 and a signed element, which is refused.
                 mixed = "uint64" in value.dtypes and array.dtype not in UNSIGNED
+                mixed |= array.dtype == "uint64" and bool(value.dtypes - {WEAK, *UNSIGNED})
                 return [f"{target} += {step if mixed else settled(value, frozenset([array.dtype])).text}"], place
         lines = [f"{target} = {self.expressions.for_array(array.dtype, scope).text}"]
         if self.choices.maybe(20):

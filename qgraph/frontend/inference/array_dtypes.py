@@ -75,6 +75,9 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
         case ast.Subscript(value=value) if rank(scope, value):
             array = _sample(scope, value, numbers)
             return array if rank(scope, node) else array[0]
+        case ast.Compare(ops=[_]) if rank(scope, node):
+            # Whatever it is compared with.
+            return np.ones(1, np.bool_)
         case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
             return OPERATIONS.by_syntax[type(op)].functions[0](
                 *(_sample(scope, operand, numbers) for operand in operands_of(node))
