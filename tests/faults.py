@@ -247,6 +247,14 @@ def note_left(runner: Runner, before: dict[str, int], when: str, figures: Figure
     before.update(left)
 
 
+def may_stay(name: str, case: Case) -> int:
+    """How much may be left where the driver refused this call: what it was to take back, and what that keeps."""
+    if not any(word in name for word in _LETS_GO):
+        return 0
+    # An executable keeps the memory and code of recorded nodes.
+    return 1000 if case.renews and name == "cuGraphExecDestroy" else 1
+
+
 def refuse(runner: Runner, phase: str, number: int, figures: Figures) -> str | None:
     """Refuse one driver call; gives which, None where there are not so many."""
     n, which = _CALL[phase]
@@ -271,15 +279,15 @@ def refuse(runner: Runner, phase: str, number: int, figures: Figures) -> str | N
         # Nobody is told: what the driver does not take back stays; all of it where work may still use it.
         if error is not None:
             raise Violation(f"who lets go of a kernel was told: {error}")
-        figures.may_stay += 1 if any(word in name for word in _LETS_GO) else 1000
+        figures.may_stay += may_stay(name, runner.case) or 1000
         figures.absorbed += 1
     elif error is None:
         runner.agrees(n, which, result)
         # It may have been that of a finalizer, or of who lets go of graphs: all of them stay where work may still use them.
-        figures.may_stay += 1000 if runner.case.renews and not any(word in name for word in _LETS_GO) else 1
+        figures.may_stay += may_stay(name, runner.case) or (1000 if runner.case.renews else 1)
         figures.absorbed += 1
     else:
-        figures.may_stay += any(word in name for word in _LETS_GO)
+        figures.may_stay += may_stay(name, runner.case)
         if name not in str(error):
             raise Violation(f"the message does not name the call: {error}")
         figures.named += 1

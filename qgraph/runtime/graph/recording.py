@@ -82,6 +82,8 @@ class Recording(RecordedGraph):
                 begin_capture(self.stream, self._mode)
             except BaseException:
                 self._libraries.close()
+                # Others get its stream.
+                self._state, self._kept = "failed", []
                 raise
         self._state = "recording"
         return self

@@ -233,3 +233,21 @@ def test_the_default_stream_and_unknown_modes_are_refused(device):
         Recording(device, 0, "global", ())
     with pytest.raises(qgraph.ArgumentError, match="is not a mode of a capture"):
         Recording(device, None, "strict", ())
+
+
+def test_a_capture_that_cannot_begin_holds_no_stream(device, monkeypatch):
+    def refuse(stream, mode):
+        raise CudaError("no capture begins")
+
+    refused = capture(device)
+    begin = recording.begin_capture
+    monkeypatch.setattr(recording, "begin_capture", refuse)
+    with pytest.raises(CudaError, match="no capture begins") as caught, refused:
+        pass
+    monkeypatch.setattr(recording, "begin_capture", begin)
+    # Though what failed is still known.
+    with capture(device) as g:
+        assert g.stream == refused.stream
+    del caught
+    with pytest.raises(CudaError, match="this graph was not recorded: its capture failed"):
+        refused()
