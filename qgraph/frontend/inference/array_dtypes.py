@@ -66,12 +66,10 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, complex)):
             return value
-        case ast.Attribute(value=value, attr="T"):
+        case ast.Attribute(value=value, attr="T") | ast.Subscript(value=value, slice=ast.Tuple(elts=[])):
             return _sample(scope, value, numbers)
         case ast.Subscript(value=ast.Call()) if places_of_true(scope, node) is not None:
             return np.ones(1, np.int64)
-        case ast.Subscript(value=value, slice=ast.Tuple(elts=[])):
-            return _sample(scope, value, numbers)
         case ast.Subscript(value=value) if rank(scope, value):
             array = _sample(scope, value, numbers)
             return array if rank(scope, node) else array[0]
