@@ -80,6 +80,7 @@ def test_cupy_is_recorded(cupy):
     np.testing.assert_allclose(cupy.asnumpy(y), 3 * (np.sin(host * 2) + np.sort(host)))
 
 
+@pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")
 def test_numba_cuda_is_recorded(monkeypatch):
     # numba-cuda 0.30 needs a name that NumPy 2.5 has no more.
     monkeypatch.setattr(np, "row_stack", np.vstack, raising=False)
