@@ -82,8 +82,9 @@ class Recording(RecordedGraph):
                 begin_capture(self.stream, self._mode)
             except BaseException:
                 self._libraries.close()
-                # Others get its stream.
-                self._state, self._kept = "failed", []
+                # Others get its stream, whoever still has the list.
+                self._state = "failed"
+                self._kept.clear()
                 raise
         self._state = "recording"
         return self
