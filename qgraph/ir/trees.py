@@ -79,3 +79,14 @@ def with_operands(node: _Tree, operands: Sequence[ast.expr | None]) -> _Tree | N
     for name, value in ast.iter_fields(node):
         setattr(result, name, [given.get(each, each) for each in value] if isinstance(value, list) else given.get(value, value))
     return result
+
+
+def constants_of(node: ast.expr) -> dict[str, object]:
+    """The keyword arguments of a call that are written as constants."""
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    return {str(each.arg): each.value.value for each in keywords if isinstance(each.value, ast.Constant)}
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """The indices between the brackets."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -287,8 +287,8 @@ def _complex_isfinite(x):  # type: ignore[no-untyped-def]
 
 
 def _parts() -> Iterator[Operation]:
-    yield _spelled(np.real, _real, owner="numpy")
-    yield _spelled(np.imag, _imag, owner="numpy")
+    yield _spelled(np.real, _real, elementwise=(1,), owner="numpy")
+    yield _spelled(np.imag, _imag, elementwise=(1,), owner="numpy")
     yield _spelled(np.conjugate, _conjugate)
 
 

@@ -452,6 +452,14 @@ def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:
     return word(make.scope, np.clip, a, min, max)
 
 
+def _conjugate(make: Maker, a: ast.expr) -> ast.expr:
+    return word(make.scope, np.conjugate, a)
+
+
+def _round(make: Maker, a: ast.expr, decimals: ast.expr = _ZERO) -> ast.expr:
+    return word(make.scope, np.round, a, decimals)
+
+
 _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.eye, _eye),
     (np.identity, _identity),
@@ -485,4 +493,7 @@ _METHODS: dict[str, Word] = {
     "repeat": _repeat,
     "astype": _astype,
     "clip": _clip,
+    "conj": _conjugate,
+    "conjugate": _conjugate,
+    "round": _round,
 }

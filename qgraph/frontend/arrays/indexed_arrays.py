@@ -18,7 +18,7 @@ from qgraph.frontend.inference.indexing import ONE, element, word
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import extents_of, is_place, rank
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, ViewRef
-from qgraph.frontend.names.program_builder import ADDED, SHARED
+from qgraph.frontend.names.program_builder import ADDED, SHARED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.array_joins import is_private
 from qgraph.frontend.statements.inlining import evaluated_array, held
@@ -209,10 +209,15 @@ class Maker:
         value = at_place(copied(indexed.element(body.variables)), node)
         place = body.at(view, node)
         body.store(place, value, ast.copy_location(ast.Assign([place], value), node))
-        shared = None if indexed.shares is None else indexed.shares.view.leaf
-        if shared is not None and not is_private(unit, self.scope, "", frozenset({shared.name}), shared):
-            unit.copies[leaf.name] = shared.name
+        if indexed.shares is not None:
+            note_copy(unit, self.scope, leaf, indexed.shares.view.leaf)
         return LeafRef(leaf)
+
+
+def note_copy(unit: ProgramBuilder, scope: Scope, copy: Leaf, base: Leaf) -> None:
+    """Take note that ``copy`` shares its elements with ``base`` in NumPy, unless nobody else knows ``base``."""
+    if not is_private(unit, scope, "", frozenset({base.name}), base):
+        unit.copies[copy.name] = base.name
 
 
 def _host(extent: Extent) -> ast.expr:

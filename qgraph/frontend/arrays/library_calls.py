@@ -16,7 +16,7 @@ from qgraph.frontend.arrays.views import size_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
-from qgraph.frontend.inference.ranks import constants_of, known, library_call, library_operands, new_array, rank
+from qgraph.frontend.inference.ranks import known, library_call, library_operands, new_array, rank
 from qgraph.frontend.names.bindings import LeafRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
@@ -28,7 +28,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.faults import Fault
 from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
-from qgraph.ir.trees import load, parsed
+from qgraph.ir.trees import constants_of, load, parsed
 from qgraph.nodes.library_call import LibraryCall, Operand, call
 from qgraph.operations.library_functions import LibraryFunction, Shape, library_function
 from qgraph.source import as_written, standing_for

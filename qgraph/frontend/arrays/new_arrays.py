@@ -9,15 +9,18 @@ import numpy as np
 from qgraph.frontend.arrays.array_statements import Elements, bind_view, named
 from qgraph.frontend.arrays.axis_reductions import reduce_axes
 from qgraph.frontend.arrays.index_words import index_word, made_by_word
-from qgraph.frontend.arrays.indexed_arrays import Indexed, Maker
+from qgraph.frontend.arrays.indexed_arrays import Indexed, Maker, note_copy
 from qgraph.frontend.arrays.library_calls import library_array
 from qgraph.frontend.arrays.selections import bind_places, bind_selection
+from qgraph.frontend.arrays.views import view_of
 from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.indexing import ONE
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import (
     as_selection,
+    is_component,
     is_elementwise,
+    is_place,
     known_object,
     library_call,
     places_of_true,
@@ -103,6 +106,8 @@ def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
             return node if rank(scope, node) else None
         case ast.Call(func=func) if is_elementwise(scope, func):
             return node if rank(scope, node) else None
+        case ast.Attribute() if is_component(scope, node):
+            return node
     return None
 
 
@@ -123,6 +128,8 @@ def _reduced(region: Region, scope: Scope, reduced: Reduced, node: ast.Call) -> 
 def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> LeafRef | ViewRef:
     # Before reductions in it become kernel scalars, whose types nobody knows yet; else once funcs in it have given arrays.
     dtype = type_of_new_array(scope, value)
+    component = _component_of(scope, value)
+    shared = None if component is None else view_of(region, scope, component).leaf
     value = evaluated(region, scope, value)
     dtype = dtype or type_of_new_array(scope, value)
     body = Elements(region, scope)
@@ -132,4 +139,18 @@ def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> Leaf
     place = body.at(view, node)
     statement = ast.copy_location(ast.Assign([place], value), node)
     body.store(place, computed, statement)
+    if shared is not None:
+        note_copy(region.unit, scope, view.leaf, shared)
     return named(view)
+
+
+def _component_of(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """The array whose real or imaginary part ``node`` is, in NumPy as a view of it."""
+    match node:
+        case ast.Attribute(value=array) if is_component(scope, node):
+            pass
+        case ast.Call(args=[array]) if known_object(scope, node.func) in (np.real, np.imag):
+            pass
+        case _:
+            return None
+    return array if is_place(scope, array) and as_selection(scope, array) is None else None

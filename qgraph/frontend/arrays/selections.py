@@ -21,7 +21,7 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import array_operands, check_in_place
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, fixed, word
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
-from qgraph.frontend.inference.ranks import index_of, is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, parts_of, rank
+from qgraph.frontend.inference.ranks import index_of, is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, rank
 from qgraph.frontend.inference.selected import only_mask, unmasked
 from qgraph.frontend.inference.stores import ufunc_at, with_slices
 from qgraph.frontend.names.bindings import Extent, LeafRef, ViewAxis, ViewRef
@@ -31,7 +31,7 @@ from qgraph.frontend.statements.inlining import call_func, evaluated, evaluated_
 from qgraph.frontend.statements.region import Region, calls_func, task_statements
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
-from qgraph.ir.trees import at_place, load
+from qgraph.ir.trees import at_place, load, parts_of
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 

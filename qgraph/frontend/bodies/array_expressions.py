@@ -11,13 +11,14 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, new_array, parts_of, rank, reduction
+from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, new_array, rank, reduction
 from qgraph.frontend.inference.stores import is_in_place, is_slice
 from qgraph.frontend.names.bindings import Private, Value
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.trees import parts_of
 from qgraph.language import Func
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written

@@ -27,7 +27,7 @@ from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.desugar.raised_errors import as_branch, raised
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
-from qgraph.frontend.inference.ranks import known_object, may_be_tuple, parts_of
+from qgraph.frontend.inference.ranks import known_object, may_be_tuple
 from qgraph.frontend.names.bindings import (
     Binding,
     BoundFunc,
@@ -52,7 +52,7 @@ from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static
 from qgraph.ir.faults import FAULTS, KEY, UNSPECIFIED, Fault
 from qgraph.ir.functions import Function, function_tree
 from qgraph.ir.program import SLOTS
-from qgraph.ir.trees import assign, call_of, load, stored
+from qgraph.ir.trees import assign, call_of, load, parts_of, stored
 from qgraph.language import Func
 from qgraph.operations import intrinsics
 from qgraph.operations.vectors import Shape

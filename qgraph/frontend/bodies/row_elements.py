@@ -6,8 +6,9 @@ import ast
 from collections.abc import Sequence
 
 from qgraph.frontend.bodies.value_resolution import at
-from qgraph.frontend.inference.ranks import known, parts_of
+from qgraph.frontend.inference.ranks import known
 from qgraph.frontend.names.scope import Scope
+from qgraph.ir.trees import parts_of
 from qgraph.operations.vectors import Shape
 from qgraph.source import copied
 

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Callable, Iterable
 
 from qgraph.frontend.inference.indexing import is_natural
-from qgraph.frontend.inference.ranks import is_ellipsis, known, parts_of, rank
+from qgraph.frontend.inference.ranks import is_ellipsis, known, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.trees import parts_of
 from qgraph.source import as_written
 
 

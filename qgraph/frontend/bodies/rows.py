@@ -20,13 +20,7 @@ from qgraph.frontend.bodies.row_overlaps import Directions
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import (
-    is_new_axis,
-    known_object,
-    parts_of,
-    rank,
-    reduction,
-)
+from qgraph.frontend.inference.ranks import is_new_axis, known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, finished, operand, operands_of_reduction, summed, wider
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.scope import Scope
@@ -34,7 +28,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.program import SLOTS
-from qgraph.ir.trees import assign, at_place, load, stored
+from qgraph.ir.trees import assign, at_place, load, parts_of, stored
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 

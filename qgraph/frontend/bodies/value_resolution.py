@@ -15,7 +15,7 @@ from qgraph.frontend.checks.zero_division import checking_word, fault_of, is_wro
 from qgraph.frontend.inference.host_expressions import integer_of_host
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import relocate
-from qgraph.frontend.inference.ranks import is_ellipsis, parts_of
+from qgraph.frontend.inference.ranks import is_ellipsis
 from qgraph.frontend.names.bindings import (
     Binding,
     BoundFunc,
@@ -43,7 +43,7 @@ from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
 from qgraph.ir.program import SLOTS
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import call_of, load, stored
+from qgraph.ir.trees import call_of, load, parts_of, stored
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, standing_for

@@ -22,13 +22,13 @@ from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_whole, word
-from qgraph.frontend.inference.ranks import is_new_axis, known, known_object, may_be_tuple, parts_of, rank
+from qgraph.frontend.inference.ranks import is_new_axis, known, known_object, may_be_tuple, rank
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Private, StructRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, TailFound, names_its_fields
-from qgraph.ir.trees import assign, at_place, load, operands_of, with_operands
+from qgraph.ir.trees import assign, at_place, load, operands_of, parts_of, with_operands
 from qgraph.language import Func
 from qgraph.operations import random_numbers, vectors
 from qgraph.operations.table import OPERATIONS, is_one_of

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from qgraph.errors import KernelTypeError
-from qgraph.frontend.inference.ranks import parts_of
 from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Program, Task
-from qgraph.ir.trees import operands_of
+from qgraph.ir.trees import operands_of, parts_of
 from qgraph.operations.table import OPERATIONS
 from qgraph.source import Span
 

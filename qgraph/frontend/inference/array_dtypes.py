@@ -11,7 +11,6 @@ import numpy as np
 from qgraph.frontend.inference.axes_reduced import Reduced
 from qgraph.frontend.inference.ranks import (
     as_selection,
-    constants_of,
     known,
     known_object,
     library_call,
@@ -24,7 +23,7 @@ from qgraph.frontend.inference.ranks import (
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
-from qgraph.ir.trees import operands_of
+from qgraph.ir.trees import constants_of, operands_of
 from qgraph.operations.library_functions import LibraryFunction
 from qgraph.operations.table import OPERATIONS, operation
 
@@ -73,9 +72,10 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
         case ast.Subscript(value=value) if rank(scope, value):
             array = _sample(scope, value, numbers)
             return array if rank(scope, node) else array[0]
-        case ast.Compare(ops=[_]) if rank(scope, node):
-            # Whatever it is compared with.
-            return np.ones(1, np.bool_)
+        case ast.Compare(ops=[_]) | ast.Attribute(attr="real" | "imag") if rank(scope, node):
+            # An array of booleans, whatever one is compared with.
+            of = _sample(scope, node.value, numbers) if isinstance(node, ast.Attribute) else None
+            return np.ones(1, np.bool_) if isinstance(node, ast.Compare) else getattr(of, node.attr)
         case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
             return OPERATIONS.by_syntax[type(op)].functions[0](
                 *(_sample(scope, operand, numbers) for operand in operands_of(node))

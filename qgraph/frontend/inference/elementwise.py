@@ -10,7 +10,7 @@ import numpy as np
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import is_elementwise, is_place, known_object, new_array, rank
+from qgraph.frontend.inference.ranks import is_component, is_elementwise, is_place, known_object, new_array, rank
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, operands_of
 from qgraph.operations.table import operation
@@ -47,6 +47,8 @@ class Elementwise(ABC):
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
                 negates = isinstance(op, ast.Invert) and element_type(self.scope, operand) == np.bool_
                 return at_place(ast.UnaryOp(ast.Not() if negates else op, self.visit(operand)), node)
+            case ast.Attribute(value=value) if is_component(self.scope, node):
+                return at_place(ast.Attribute(self.visit(value), node.attr, ast.Load()), node)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return at_place(ast.Compare(self.visit(left), [op], [self.visit(right)]), node)
             case ast.Call() if is_elementwise(self.scope, node.func):

@@ -17,7 +17,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, St
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.trees import at_place, operands_of
+from qgraph.ir.trees import at_place, constants_of, operands_of, parts_of
 from qgraph.language import Func
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
@@ -191,13 +191,15 @@ def _constant(scope: Scope, node: ast.expr) -> int | tuple[int, ...] | None:
 
 def is_place(scope: Scope, node: ast.AST) -> bool:
     """Whether an expression of arrays names a part of one, and computes nothing."""
-    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or view_word(scope, node) is not None
+    named = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not is_component(scope, node)
+    return named or view_word(scope, node) is not None
 
 
-def constants_of(node: ast.expr) -> dict[str, object]:
-    """The keyword arguments of a call that are written as constants."""
-    keywords = node.keywords if isinstance(node, ast.Call) else []
-    return {str(each.arg): each.value.value for each in keywords if isinstance(each.value, ast.Constant)}
+def is_component(scope: Scope, node: ast.AST) -> bool:
+    """Whether it is the real or imaginary part of an array, as an attribute."""
+    if not isinstance(node, ast.Attribute) or not unsupported_functions.of_attribute(node.attr):
+        return False
+    return known(scope, node) is None and rank(scope, node.value) > 0
 
 
 def _rank_of_result(record: LibraryFunction, ranks: Sequence[int], keywords: Mapping[str, object]) -> int:
@@ -256,11 +258,6 @@ def _rank_of(bound: Binding) -> int:
 def is_elementwise(scope: Scope, func: ast.expr) -> bool:
     """Whether a function of numbers is one of arrays too, element by element."""
     return bool(operation(known_object(scope, func)).elementwise)
-
-
-def parts_of(node: ast.Subscript) -> list[ast.expr]:
-    """The indices between the brackets."""
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def is_new_axis(scope: Scope, part: ast.expr) -> bool:

@@ -16,14 +16,13 @@ from qgraph.frontend.inference.ranks import (
     is_place,
     is_selection,
     known,
-    parts_of,
     rank,
     reduction,
 )
 from qgraph.frontend.names.bindings import LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.trees import at_place, operands_of, with_operands
+from qgraph.ir.trees import at_place, operands_of, parts_of, with_operands
 from qgraph.source import standing_for
 
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import parts_of
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Loop, Statement, Task, TaskStatement
-from qgraph.ir.trees import names_in, operands_of, parsed, with_operands
+from qgraph.ir.trees import names_in, operands_of, parsed, parts_of, with_operands
 from qgraph.source import copied
 
 # More inner iterations than this make no difference, and it fits 64 bits whatever the arguments are.

@@ -83,6 +83,10 @@ def _flipud(ndim: int) -> Order:
     return _flip(ndim, 0)
 
 
+def _same(ndim: int) -> Order:
+    return tuple(range(ndim)), frozenset()
+
+
 _FUNCTIONS: tuple[tuple[object, Callable[..., Order]], ...] = (
     (np.transpose, _transposed),
     (np.swapaxes, _swapaxes),
@@ -91,5 +95,6 @@ _FUNCTIONS: tuple[tuple[object, Callable[..., Order]], ...] = (
     (np.flip, _flip),
     (np.fliplr, _fliplr),
     (np.flipud, _flipud),
+    (np.asarray, _same),
 )
 _METHODS: dict[str, Callable[..., Order]] = {"transpose": _transpose, "swapaxes": _swapaxes}

@@ -25,7 +25,7 @@ _MATRIX = "write loops: for i in range(m): s = 0.0, then for j in range(n): s +=
 _JOIN = "make the array and assign its parts: t = qgraph.empty(n + m), then t[:n] = x, t[n:] = y"
 _SHAPE = "reshape before the call, or compute the indices in a loop: t[i // n, i % n] = x[i]"
 _TRANSPOSE = "write u.T, or loops over u[j, i]"
-_PART = "write the loop: for i in range(n): t[i] = z[i].real"
+_PART = "write that of a part, `z[1:].real`; what changes it as a loop: for i in range(n): z.real[i] = ..."
 _ANGLE = "write the loop: for i in range(n): t[i] = np.angle(z[i])"
 _DIFFERENCE = "subtract parts: t[:] = x[1:] - x[:-1]"
 _SELECT = "write a loop with an `if`; a counter in qgraph.serial(range(n)) tells how many were found"
@@ -118,6 +118,8 @@ def instead(node: ast.expr, function: object) -> str:
         return _NAME
     name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
     name = node.attr if isinstance(node, ast.Attribute) else name
+    if function is None and _INSTEAD.get(name) is _WHOLE:
+        return f"write NumPy's function of that name, which is one of whole arrays: np.{name}(x)"
     if function is None and name in _METHODS:
         return f"write NumPy's function of that name, which is one of elements: np.{name}(x)"
     return _instead(function) or _INSTEAD.get(name, _ELEMENTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.ir.trees import parts_of
 from qgraph.source import Span
 
 _LIST = "kernels have tuples of fixed length, numbers and arrays; pass an array"
@@ -45,12 +46,16 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
             continue
         # What `np.array` and its kin are given, if it is that.
         lists = {each for node in ast.walk(statement) if isinstance(node, ast.Call) for each in _arrays_of(node)}
+        indices = {each for node in ast.walk(statement) if isinstance(node, ast.Subscript) for each in parts_of(node)}
         for node in ast.walk(statement):
             row = REJECTED.get(type(node)) if node not in lists else None
             if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
                 row = (f"`{ast.unparse(node)}`, which makes a list,", "name each part: a, b, c = values")
             if row is not None:
                 found, hint = row
+                if isinstance(node, ast.List) and node in indices and node.elts:
+                    elements = ", ".join(map(ast.unparse, node.elts))
+                    hint = f"write an array of indices: np.array(({elements}{',' * (len(node.elts) == 1)}))"
                 raise KernelSyntaxError(f"{found} cannot be used in a kernel", _keyword_span(node, file), hint=hint)
 
 

@@ -1,0 +1,124 @@
+"""Real and imaginary parts of whole arrays, `np.asarray`, and methods that are functions of elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.errors import KernelSyntaxError
+
+
+def numbers(dtype: str = "complex128") -> Any:
+    return (np.arange(4) + 1j * np.arange(4, 0, -1)).astype(dtype)
+
+
+def in_expressions(z: Any, x: Any) -> Any:
+    x[:] = z.real - z.imag
+    x += np.real(z) * 2
+    w = (z * 2).real + np.imag(z * 1j) + z[::-1].imag
+    z[:] = x + 1j * z.imag
+    return w, np.where(z.real > 1, z.imag, 0), z[z.real > 1].real.sum()
+
+
+def reduced(z: Any, x: Any) -> Any:
+    largest = np.abs(z.imag).max()
+    x[:2] = z.T[1:3].imag
+    return z.real.sum(), largest, np.imag(z).mean(), (z.real > 1).sum(), x.real.max()
+
+
+def products(z: Any, x: Any) -> Any:
+    x[:] = z.conj().real
+    return z.real @ z.imag, np.dot(x, z.imag), (z.conjugate() * z).real
+
+
+def named(z: Any, x: Any) -> Any:
+    r = z.real
+    w = z * r + r
+    i = np.imag(z)
+    x[:] = r
+    return w.real, i + r
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("program", [in_expressions, reduced, products, named], ids=lambda program: program.__name__)
+def test_components(check: Any, program: Any, dtype: str) -> None:
+    check(program, lambda: (numbers(dtype), np.zeros(4, numbers(dtype).real.dtype)))
+
+
+@qgraph.func
+def clear(v: Any) -> None:
+    v[:] = 0
+
+
+def read_after_a_change(z: Any) -> Any:
+    r = z.real
+    z[:] = 0
+    return r * 1
+
+
+def written_by_a_func(z: Any) -> None:
+    clear(z.real)
+
+
+def written(z: Any) -> None:
+    r = np.imag(z)
+    r[1] = 1
+
+
+def part_of_a_part(z: Any) -> Any:
+    return z.real[1:] * 2
+
+
+def stored(z: Any) -> None:
+    z.real[1:] = 2
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (read_after_a_change, "`z.real` shares its elements with `z` in NumPy, and is a copy here: it is read after `z` has changed"),
+        (written_by_a_func, "this changes `z.real`, which shares its elements with `z` in NumPy, and is a copy here"),
+        (written, r"this changes `np.imag\(z\)`, which shares its elements with `z` in NumPy, and is a copy here"),
+        (part_of_a_part, r"write that of a part, `z\[1:\].real`"),
+        (stored, "what changes it as a loop"),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_views_that_are_none(rig: Any, program: Any, said: str) -> None:
+    with pytest.raises(KernelSyntaxError, match=said):
+        qgraph.kernel(backend=rig.backend)(program)(numbers())
+
+
+def as_arrays(x: Any, y: Any) -> Any:
+    v = np.asarray(x)
+    v[1:] += 1
+    y[:] = np.asarray(x) * 2
+    return np.asarray(y)[::-1] + v, np.asarray(x).sum()
+
+
+def methods(x: Any, y: Any) -> Any:
+    y[:] = (x * 1.37).round(1)
+    return x.round() - y, (x * y).conj()
+
+
+@pytest.mark.parametrize("program", [as_arrays, methods], ids=lambda program: program.__name__)
+def test_the_array_itself_and_methods(check: Any, program: Any) -> None:
+    check(program, lambda: (np.arange(5) * 1.3, np.zeros(5)))
+
+
+def by_a_list(x: Any) -> Any:
+    return x[[0, 2]]
+
+
+def in_one_go(x: Any) -> Any:
+    return x.cumsum()
+
+
+def test_what_to_write() -> None:
+    with pytest.raises(KernelSyntaxError, match=r"write an array of indices: np.array\(\(0, 2\)\)"):
+        qgraph.kernel(by_a_list)
+    with pytest.raises(KernelSyntaxError, match=r"write NumPy's function of that name, which is one of whole arrays: np.cumsum\(x\)"):
+        qgraph.kernel(backend="cpu")(in_one_go)(np.ones(3))
