@@ -261,6 +261,20 @@ MUTANTS = (
         "lowering/ptx/test_ptx_rewrite.py",
     ),
     Mutant(
+        "a load of an array or of a constant one is one of constant memory",
+        "lowering/ptx/constant_loads.py",
+        "if parameters.intersection(changing):",
+        "if parameters.issubset(changing):",
+        "lowering/ptx/test_constant_loads.py",
+    ),
+    Mutant(
+        "a kernel that cannot be built while a stream is captured waits for the device",
+        "runtime/executors/resources.py",
+        "                if ran:\n",
+        "                if True:\n",
+        "runtime/executors/test_resources.py",
+    ),
+    Mutant(
         "a statement whose operands a loop changes runs when that ends",
         "lowering/graph/epilogue_fusion.py",
         " and not touched_places(effects.reads, places) & changed",

@@ -4168,7 +4168,6 @@ MAKERS = {
     "tensordot": "np.tensordot(u, x, 1)",
     "squeeze": "np.squeeze(u)",
     "pad": "np.pad(x, 1)",
-    "real_part": "z.real",
 }
 
 

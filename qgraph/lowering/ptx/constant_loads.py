@@ -39,7 +39,8 @@ def misread(ptx: str, constants: Collection[int], changing: Collection[int]) -> 
     for register in read:
         parameters = _parameters(register, made)
         if parameters.intersection(changing):
-            found |= parameters.intersection(constants)
+            # Of those that the address was made of, if LLVM has left one in it.
+            found |= parameters.intersection(constants) or {*constants}
     return found
 
 

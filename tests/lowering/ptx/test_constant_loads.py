@@ -32,6 +32,8 @@ def test_which_arrays_a_load_may_read():
     assert not misread(TEXT.replace("nc.v2", "v2"), {4, 18}, {11})
     # What an index was loaded from is no address.
     assert not misread(TEXT.replace("%rd3, %rd5, %p1", "%rd3, %rd3, %p1"), {4, 18}, {11})
+    # The choice was made after the load was taken for one of constant memory.
+    assert misread(TEXT.replace("%rd3, %rd5, %p1", "%rd5, %rd5, %p1"), {4, 18}, {11}) == {4, 18}
     # A register that branches define.
     chosen = "mov.u64 	%rd6, %rd5;\n	@%p2 bra L;\n	add.s64 	%rd6, %rd3, 8;"
     branches = TEXT.replace("selp.b64 	%rd6, %rd3, %rd5, %p1;", chosen)
