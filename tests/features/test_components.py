@@ -109,16 +109,10 @@ def test_the_array_itself_and_methods(check: Any, program: Any) -> None:
     check(program, lambda: (np.arange(5) * 1.3, np.zeros(5)))
 
 
-def by_a_list(x: Any) -> Any:
-    return x[[0, 2]]
-
-
 def in_one_go(x: Any) -> Any:
     return x.cumsum()
 
 
 def test_what_to_write() -> None:
-    with pytest.raises(KernelSyntaxError, match=r"write an array of indices: np.array\(\(0, 2\)\)"):
-        qgraph.kernel(by_a_list)
     with pytest.raises(KernelSyntaxError, match=r"which is one of whole arrays: np.cumsum\(x\)"):
         qgraph.kernel(backend="cpu")(in_one_go)(np.ones(3))

@@ -112,8 +112,9 @@ class ArrayResolution(ValueResolution):
 
     def visit_List(self, node: ast.List) -> ast.expr:
         """What nobody makes an array of."""
-        found, hint = REJECTED[ast.List]
-        raise self._scope.error(f"{found} cannot be used in a kernel", node, hint)
+        found, _ = REJECTED[ast.List]
+        hint = "name an array of indices before the loop, k = np.array((0, 2)); or write element after element, x[0], x[2]"
+        raise self._scope.error(f"{found} cannot be used in a loop", node, hint)
 
     def _note_arrays(self, node: ast.Assign) -> None:
         """Names of parts of arrays are arrays in what follows."""

@@ -10,6 +10,7 @@ from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
 from qgraph.frontend.desugar.element_loops import elements_iterated
+from qgraph.frontend.desugar.index_lists import with_index_arrays
 from qgraph.frontend.inference.iteration_space import loop_call
 from qgraph.frontend.inference.ranks import (
     as_selection,
@@ -76,7 +77,7 @@ class Region:
 
     def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
         """Handle ``statements`` in order; names that they bind change ``scope``."""
-        for node in statements:
+        for node in (with_index_arrays(scope, statement) for statement in statements):
             handler = self._handlers.get(type(node))
             if handler is None:
                 raise KernelSyntaxError(

@@ -46,16 +46,13 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
             continue
         # What `np.array` and its kin are given, if it is that.
         lists = {each for node in ast.walk(statement) if isinstance(node, ast.Call) for each in _arrays_of(node)}
-        indices = {each for node in ast.walk(statement) if isinstance(node, ast.Subscript) for each in parts_of(node)}
+        lists |= index_lists(statement)
         for node in ast.walk(statement):
             row = REJECTED.get(type(node)) if node not in lists else None
             if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
                 row = (f"`{ast.unparse(node)}`, which makes a list,", "name each part: a, b, c = values")
             if row is not None:
                 found, hint = row
-                if isinstance(node, ast.List) and node in indices and node.elts:
-                    elements = ", ".join(map(ast.unparse, node.elts))
-                    hint = f"write an array of indices: np.array(({elements}{',' * (len(node.elts) == 1)}))"
                 raise KernelSyntaxError(f"{found} cannot be used in a kernel", _keyword_span(node, file), hint=hint)
 
 
@@ -71,6 +68,12 @@ def _arrays_of(node: ast.Call) -> list[ast.expr]:
     """The shapes and rows that are written as lists, of which such a call makes an array."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     return [each for each in node.args if isinstance(each, ast.List)] if name in _MAKERS else []
+
+
+def index_lists(node: ast.AST) -> set[ast.expr]:
+    """The lists that are indices, as in ``x[[0, 2]]``, of which NumPy makes arrays."""
+    subscripts = (each for each in ast.walk(node) if isinstance(each, ast.Subscript))
+    return {part for each in subscripts for part in parts_of(each) if isinstance(part, ast.List) and part.elts}
 
 
 def _keyword_span(node: ast.AST, file: str) -> Span:
