@@ -49,6 +49,26 @@ def test_components(check: Any, program: Any, dtype: str) -> None:
 
 
 @qgraph.func
+def taken(w: Any) -> Any:
+    r = w.real
+    w[:] = 0
+    return np.sum(r)
+
+
+def of_rows(z: Any, x: Any) -> None:
+    for i in qgraph.parallel(range(z.shape[0])):
+        r = z[i].real
+        z[i, :] = 3j
+        x[i] = np.sum(r)
+        r[:] = 5
+        x[i] += np.sum(z[i].imag) + np.sum(z[i].real) + taken(z[i])
+
+
+def test_rows_share_their_parts(check: Any) -> None:
+    check(of_rows, lambda: (numbers().reshape(2, 2), np.zeros(2)))
+
+
+@qgraph.func
 def clear(v: Any) -> None:
     v[:] = 0
 
@@ -56,6 +76,20 @@ def clear(v: Any) -> None:
 def read_after_a_change(z: Any) -> Any:
     r = z.real
     z[:] = 0
+    return r * 1
+
+
+def in_a_tuple(z: Any) -> Any:
+    t = np.real(z), z.imag
+    z[:] = 0
+    return t[1] * 1
+
+
+def of_real_numbers(z: Any) -> Any:
+    x = np.abs(z)
+    r = np.real(x)
+    y = x
+    y[:] = 0
     return r * 1
 
 
@@ -80,6 +114,8 @@ def stored(z: Any) -> None:
     ("program", "said"),
     [
         (read_after_a_change, "and is a copy here: it is read after `z` has changed"),
+        (in_a_tuple, "shares its elements with `z` in NumPy, and is a copy here"),
+        (of_real_numbers, r"`np.real\(x\)` shares its elements with .* in NumPy, and is a copy here"),
         (written_by_a_func, "this changes `z.real`, which shares its elements with `z` in NumPy, and is a copy here"),
         (written, r"this changes `np.imag\(z\)`, which shares its elements with `z` in NumPy, and is a copy here"),
         (part_of_a_part, r"write that of a part, `z\[1:\].real`"),
