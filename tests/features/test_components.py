@@ -9,6 +9,7 @@ import pytest
 
 import qgraph
 from qgraph.errors import KernelSyntaxError
+from tests.conftest import thorough
 
 
 def numbers(dtype: str = "complex128") -> Any:
@@ -42,7 +43,7 @@ def named(z: Any, x: Any) -> Any:
     return w.real, i + r
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("dtype", ["complex128", *thorough("complex64")])
 @pytest.mark.parametrize("program", [in_expressions, reduced, products, named], ids=lambda program: program.__name__)
 def test_components(check: Any, program: Any, dtype: str) -> None:
     check(program, lambda: (numbers(dtype), np.zeros(4, numbers(dtype).real.dtype)))

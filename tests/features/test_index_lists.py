@@ -9,6 +9,7 @@ import pytest
 
 import qgraph
 from qgraph.errors import KernelSyntaxError
+from tests.conftest import thorough
 
 
 @qgraph.func
@@ -40,7 +41,7 @@ def in_control_flow(x: Any, a: Any, n: Any) -> Any:
     return x[[3, 1]][0] + x[[True, False, True, False, True]].sum()
 
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", [1, *thorough(2)])
 @pytest.mark.parametrize("program", [read, written, in_control_flow], ids=lambda program: program.__name__)
 def test_lists_of_indices(check: Any, program: Any, n: int) -> None:
     check(program, lambda: (np.arange(5.0), np.arange(12.0).reshape(3, 4), n))
