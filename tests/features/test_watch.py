@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.kernel import Kernel
 from qgraph.operations.progress_ring import ITERATION, ROWS, RUN, WORDS, publish
 from qgraph.watching import watch as module
 from qgraph.watching.display import curve, heights, in_notebook, svg_curve
@@ -548,9 +549,18 @@ def test_lines(rig: Any, capsys: Any, monkeypatch: Any) -> None:
 
 @pytest.mark.needs("compiler")
 def test_long_compilations_are_told(rig: Any, capsys: Any, monkeypatch: Any) -> None:
+    make = Kernel._executable
+
+    def slowly(self: Any, specialisation: Any, stream: int = 0) -> Any:
+        until = time.monotonic() + 60
+        while watch._told is None and time.monotonic() < until:
+            time.sleep(0.005)
+        return make(self, specialisation, stream)
+
+    monkeypatch.setattr(Kernel, "_executable", slowly)
     monkeypatch.setattr(module, "_LONG", 0.01)
     kernel = rig.kernel(halving)
-    with qgraph.watch(kernel):
+    with qgraph.watch(kernel) as watch:
         kernel(rig.device(np.ones(4)), 0.2)
         kernel(rig.device(np.ones(4)), 0.2)
     assert capsys.readouterr().out.count("halving: compiling\n") == 1
