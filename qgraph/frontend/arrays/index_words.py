@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from qgraph.frontend.arrays.binning_words import BINNING, histogram_part
+from qgraph.frontend.arrays.element_words import ELEMENTWISE, ELEMENTWISE_METHODS, outer_of
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
-from qgraph.frontend.inference.ranks import histogram_part_of, is_mask, known, known_object, rank
+from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, load, parsed
@@ -37,7 +38,7 @@ def index_word(scope: Scope, node: ast.AST) -> tuple[Word, list[ast.expr]] | Non
         return None
     owner = known(scope, func.value)
     if func.attr == "outer" and isinstance(owner, Value) and isinstance(owner.value, np.ufunc):
-        return _outer_of, [func.value, *node.args]
+        return outer_of, [func.value, *node.args]
     method = _METHODS.get(func.attr)
     return (method, [func.value, *node.args]) if method is not None and rank(scope, func.value) else None
 
@@ -413,53 +414,6 @@ def _flatten(make: Maker, a: ast.expr) -> Indexed:
     return _reshaped(make, make.array(a), [parsed("-1")], None)
 
 
-# --- expressions of elements -------------------------------------------------------------------------------------------
-
-
-def _outer(make: Maker, a: ast.expr, b: ast.expr) -> ast.expr:
-    for each in (a, b):
-        make.array(each, 1)
-    return written("a[:, None] * b[None, :]", a=make.place(a), b=make.place(b))
-
-
-def _outer_of(make: Maker, function: ast.expr, A: ast.expr, B: ast.expr) -> ast.expr:
-    new = ", None" * rank(make.scope, B)
-    return written(f"f(a[...{new}], b)", f=copied(function), a=make.place(A), b=B)
-
-
-def _diff(make: Maker, a: ast.expr, *, axis: ast.expr = ast.Constant(-1)) -> ast.expr:  # noqa: B008
-    of = make.array(a)
-    if of.dtype == np.bool_:
-        raise make.refused("are booleans", "compare their parts: x[1:] != x[:-1]")
-    before = ":, " * make.axis(axis, len(of.extents))
-    return written(f"a[{before}1:] - a[{before}:-1]", a=make.place(a))
-
-
-def _select(make: Maker, condlist: ast.expr, choicelist: ast.expr, default: ast.expr = _ZERO) -> ast.expr:
-    tests, values = (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [] for each in (condlist, choicelist))
-    if not tests or len(tests) != len(values):
-        raise make.refused("are no lists that are written out, of one length", "write np.select([m, n], [x, y], 0)")
-    for test in tests:
-        if not is_mask(make.scope, test):
-            raise make.refused(f"`{as_written(test)}` is a condition that is no array of booleans", "compare: x != 0")
-    result = default
-    for test, value in reversed([*zip(tests, values, strict=True)]):
-        result = word(make.scope, np.where, test, value, result)
-    return result
-
-
-def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:
-    return word(make.scope, np.clip, a, min, max)
-
-
-def _conjugate(make: Maker, a: ast.expr) -> ast.expr:
-    return word(make.scope, np.conjugate, a)
-
-
-def _round(make: Maker, a: ast.expr, decimals: ast.expr = _ZERO) -> ast.expr:
-    return word(make.scope, np.round, a, decimals)
-
-
 _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.eye, _eye),
     (np.identity, _identity),
@@ -479,12 +433,10 @@ _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.column_stack, _column_stack),
     (np.reshape, _reshape),
     (np.ravel, _ravel),
-    (np.outer, _outer),
-    (np.diff, _diff),
-    (np.select, _select),
     (grid_part, grid_part),
     (_meshed, _meshed),
     *BINNING,
+    *ELEMENTWISE,
 )
 _METHODS: dict[str, Word] = {
     "reshape": _reshape_method,
@@ -492,8 +444,5 @@ _METHODS: dict[str, Word] = {
     "flatten": _flatten,
     "repeat": _repeat,
     "astype": _astype,
-    "clip": _clip,
-    "conj": _conjugate,
-    "conjugate": _conjugate,
-    "round": _round,
+    **ELEMENTWISE_METHODS,
 }

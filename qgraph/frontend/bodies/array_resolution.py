@@ -20,7 +20,6 @@ from qgraph.frontend.inference.reduction_rules import range_of
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.syntax.unsupported_syntax import REJECTED
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.trees import operands_of
 
@@ -112,9 +111,8 @@ class ArrayResolution(ValueResolution):
 
     def visit_List(self, node: ast.List) -> ast.expr:
         """What nobody makes an array of."""
-        found, _ = REJECTED[ast.List]
         hint = "name an array of indices before the loop, k = np.array((0, 2)); or write element after element, x[0], x[2]"
-        raise self._scope.error(f"{found} cannot be used in a loop", node, hint)
+        raise self._scope.error("a list cannot be used in a loop", node, hint)
 
     def _note_arrays(self, node: ast.Assign) -> None:
         """Names of parts of arrays are arrays in what follows."""

@@ -65,17 +65,16 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, complex)):
             return value
-        case ast.Attribute(value=value, attr="T") | ast.Subscript(value=value, slice=ast.Tuple(elts=[])):
-            return _sample(scope, value, numbers)
+        case ast.Attribute(value=value, attr="T" | "real" | "imag" as part) if rank(scope, value):
+            return getattr(_sample(scope, value, numbers), part)
         case ast.Subscript(value=ast.Call()) if places_of_true(scope, node) is not None:
             return np.ones(1, np.int64)
-        case ast.Subscript(value=value) if rank(scope, value):
+        case ast.Subscript(value=value):
             array = _sample(scope, value, numbers)
-            return array if rank(scope, node) else array[0]
-        case ast.Compare(ops=[_]) | ast.Attribute(attr="real" | "imag") if rank(scope, node):
-            # An array of booleans, whatever one is compared with.
-            of = _sample(scope, node.value, numbers) if isinstance(node, ast.Attribute) else None
-            return np.ones(1, np.bool_) if isinstance(node, ast.Compare) else getattr(of, node.attr)
+            return array[0] if rank(scope, value) and not rank(scope, node) else array
+        case ast.Compare(ops=[_]) if rank(scope, node):
+            # Whatever an array is compared with.
+            return np.ones(1, np.bool_)
         case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
             return OPERATIONS.by_syntax[type(op)].functions[0](
                 *(_sample(scope, operand, numbers) for operand in operands_of(node))

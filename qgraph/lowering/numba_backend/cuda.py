@@ -296,7 +296,7 @@ def _toolkit_errors(function: Function, called: Sequence[object]) -> Iterator[No
         ) from error
 
 
-def _compiled(modules: Sequence[str], options: dict[str, Any], parts: _Parts, name: str) -> str:
+def _compiled(modules: list[str], options: dict[str, Any], parts: _Parts, name: str) -> str:
     """What NVVM makes of the kernel ``name``."""
     constants = set(parts.constants)
     while True:
@@ -306,7 +306,10 @@ def _compiled(modules: Sequence[str], options: dict[str, Any], parts: _Parts, na
         if not wrong:
             return text
         constants -= wrong
-        modules = [_with_constants(module, name, constants) for module in modules]
+        fewer = [_with_constants(module, name, constants) for module in modules]
+        if fewer == modules:
+            raise BackendError("the compiler reads an array that changes as one that does not", hint="please report it")
+        modules = fewer
 
 
 def _with_constants(module: str, name: str, constants: Collection[int]) -> str:
@@ -418,7 +421,7 @@ def _wait_late(ptx: str) -> str:
 
 def _modules(
     result: Any, capability: tuple[int, int], launch_bound: int | None, fastmath: bool, parts: _Parts, waits_last: bool
-) -> tuple[Sequence[str], dict[str, Any]]:
+) -> tuple[list[str], dict[str, Any]]:
     """What Numba made of a kernel, as LLVM modules, and NVVM's options for them."""
     from numba.cuda.compiler import kernel_fixup
     from numba.cuda.cudadrv import nvrtc, nvvm
@@ -438,7 +441,7 @@ def _modules(
         kernel.args[position].add_attribute("noalias")
     if capability >= PROGRAMMATIC:
         _wait_for_earlier(kernel, waits_last)
-    return library.llvm_strs, {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)}
+    return list(library.llvm_strs), {**_nvvm_options(fastmath), "arch": nvrtc.get_arch_option(*capability)}
 
 
 def _nvvm(modules: Sequence[str], options: dict[str, Any]) -> Any:

@@ -15,8 +15,8 @@ def misread(ptx: str, constants: Collection[int], changing: Collection[int]) -> 
     """Those of ``constants`` that have to be compiled as if they changed.
 
     LLVM makes one load of ``x[i] if c else y[j]``, at either address. Where ``x`` is a parameter that nothing writes and that
-    no other one aliases, NVVM (of CUDA 13.0 and 13.5) takes the load for one of ``x``: it moves it past stores to ``y``, and
-    reads it as memory that never changes.
+    no other one aliases, NVVM (seen with CUDA 13.0 and 13.5) takes the load for one of ``x``: it moves it past stores to ``y``,
+    and reads it as memory that never changes.
 
     Args:
         ptx: what NVVM made of one kernel.

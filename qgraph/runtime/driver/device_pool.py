@@ -14,7 +14,7 @@ from qgraph.errors import CudaError, PoolError
 from qgraph.runtime.driver.captures import Capture, GraphLifetime, KeptForGraphs
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, outside_captures
 from qgraph.runtime.driver.memory import Buffer
-from qgraph.runtime.driver.stream import LASTING, current_streams, is_capturing
+from qgraph.runtime.driver.stream import LASTING, captures, current_streams, is_capturing
 from qgraph.runtime.values.pool_blocks import Order
 from qgraph.runtime.values.pool_memory import CURRENT_POOL, PoolMemory
 
@@ -70,7 +70,7 @@ class DevicePoolMemory(PoolMemory):
         if order is not None and order.capture:
             return False
         with self.device.activate(), outside_captures():
-            return not any(each and is_capturing(each) for each in current_streams())
+            return not captures()
 
     def _why(self) -> tuple[str, str]:
         orders = self._blocks.orders()

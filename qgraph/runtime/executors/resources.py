@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from qgraph.errors import CudaError
 from qgraph.runtime.driver.arena import Arena
@@ -85,19 +85,14 @@ class Resources:
 
     def let_go(self) -> None:
         """The same; while a stream is captured later, with what finalizers retire."""
-        if self._in_a_capture():
+        goes_on = False
+        if self.device.alive(self.epoch):
+            with suppress(CudaError), self.device.activate():  # a lost context refuses to say
+                goes_on = captures()
+        if goes_on:
             self.device.retire(self.release)
         else:
             self.release()
-
-    def _in_a_capture(self) -> bool:
-        if not self.device.alive(self.epoch):
-            return False
-        try:
-            with self.device.activate():
-                return captures()
-        except CudaError:  # the context is lost
-            return False
 
     def _forget_loops(self) -> None:
         # Their words are in scratch.

@@ -18,7 +18,7 @@ from qgraph.pickling import not_pickled
 from qgraph.runtime.arguments.library_captures import Workspace
 from qgraph.runtime.driver.captures import KEPT, MODES, Capture, KeptForGraphs, begin_capture, end_capture
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
-from qgraph.runtime.driver.stream import LASTING, current_streams, handle_of, is_capturing, order_after
+from qgraph.runtime.driver.stream import LASTING, captures, current_streams, handle_of, is_capturing, order_after
 from qgraph.runtime.graph.graph_builder import connect, neighbours
 from qgraph.runtime.graph.launch_serialiser import LaunchSerialiser
 from qgraph.runtime.graph.recorded_nodes import RecordedPlan, recorded_plan
@@ -52,7 +52,7 @@ class Recording(RecordedGraph):
                 hint="pass another stream, or none: then it has one of its own, which PyTorch and CuPy use meanwhile",
             )
         with device.activate():
-            if not any(each and is_capturing(each) for each in current_streams()):
+            if not captures():
                 device.free_retired()
         lent = device.once(_Workspaces).lend(given)
         self._workspace, self.stream = lent.workspace, lent.workspace.handle

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.errors import BackendError
 from qgraph.lowering.numba_backend import cuda
 from qgraph.lowering.ptx.constant_loads import misread
 from tests.features.test_loads_at_either_address import PROGRAMS, of_shared_memory
@@ -62,3 +63,10 @@ def test_what_is_compiled(program, monkeypatch):
     assert found.count(set()) == len(texts)
     assert len(found) > len(texts) or program is of_constants
     assert any("ld.global.nc" in text for text in texts)
+
+
+def test_what_stays_wrong_is_refused(monkeypatch):
+    monkeypatch.setattr(cuda, "misread", lambda text, constants, changing: {4})
+    arguments = (np.ones(8, np.int64) for _ in range(3))
+    with pytest.raises(BackendError, match="reads an array that changes as one that does not"):
+        qgraph.kernel(backend="cuda")(PROGRAMS[0]).ptx(*arguments)

@@ -81,6 +81,7 @@ def played():
         patch.setattr(device_pool, "outside_captures", contextlib.nullcontext)
         patch.setattr(device_pool, "current_streams", lambda: [*device.current, *device.captures])
         patch.setattr(device_pool, "is_capturing", device.is_capturing)
+        patch.setattr(device_pool, "captures", lambda: any(map(device.is_capturing, (*device.current, *device.captures))))
 
         def number(stream):
             assert not device.is_capturing(stream), "cuStreamGetId is refused while the stream is captured"

@@ -73,6 +73,7 @@ def device(monkeypatch):
     monkeypatch.setattr(recording, "end_capture", end)
     monkeypatch.setattr(recording, "is_capturing", lambda stream: stream in device.capturing)
     monkeypatch.setattr(recording, "current_streams", lambda: [0])
+    monkeypatch.setattr(recording, "captures", lambda: False)
     monkeypatch.setattr(recording, "outside_captures", contextlib.nullcontext)
     monkeypatch.setattr(recording, "recorded_plan", lambda graph, known: RecordedPlan(nodes, ()))
     return device

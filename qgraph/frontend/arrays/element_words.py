@@ -1,0 +1,69 @@
+"""NumPy's functions and methods that stand for an expression of elements: `np.outer`, `np.diff`, `x.clip(a, b)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+import numpy as np
+
+from qgraph.frontend.arrays.indexed_arrays import Maker, written
+from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.ranks import is_mask, rank
+from qgraph.source import as_written, copied
+
+_ZERO = ast.Constant(0)
+
+
+def _outer(make: Maker, a: ast.expr, b: ast.expr) -> ast.expr:
+    for each in (a, b):
+        make.array(each, 1)
+    return written("a[:, None] * b[None, :]", a=make.place(a), b=make.place(b))
+
+
+def outer_of(make: Maker, function: ast.expr, A: ast.expr, B: ast.expr) -> ast.expr:
+    """``np.add.outer(A, B)`` and that of other ufuncs."""
+    new = ", None" * rank(make.scope, B)
+    return written(f"f(a[...{new}], b)", f=copied(function), a=make.place(A), b=B)
+
+
+def _diff(make: Maker, a: ast.expr, *, axis: ast.expr = ast.Constant(-1)) -> ast.expr:  # noqa: B008
+    of = make.array(a)
+    if of.dtype == np.bool_:
+        raise make.refused("are booleans", "compare their parts: x[1:] != x[:-1]")
+    before = ":, " * make.axis(axis, len(of.extents))
+    return written(f"a[{before}1:] - a[{before}:-1]", a=make.place(a))
+
+
+def _select(make: Maker, condlist: ast.expr, choicelist: ast.expr, default: ast.expr = _ZERO) -> ast.expr:
+    tests, values = (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [] for each in (condlist, choicelist))
+    if not tests or len(tests) != len(values):
+        raise make.refused("are no lists that are written out, of one length", "write np.select([m, n], [x, y], 0)")
+    for test in tests:
+        if not is_mask(make.scope, test):
+            raise make.refused(f"`{as_written(test)}` is a condition that is no array of booleans", "compare: x != 0")
+    result = default
+    for test, value in reversed([*zip(tests, values, strict=True)]):
+        result = word(make.scope, np.where, test, value, result)
+    return result
+
+
+def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:
+    return word(make.scope, np.clip, a, min, max)
+
+
+def _conjugate(make: Maker, a: ast.expr) -> ast.expr:
+    return word(make.scope, np.conjugate, a)
+
+
+def _round(make: Maker, a: ast.expr, decimals: ast.expr = _ZERO) -> ast.expr:
+    return word(make.scope, np.round, a, decimals)
+
+
+ELEMENTWISE: tuple[tuple[object, Callable[..., ast.expr]], ...] = ((np.outer, _outer), (np.diff, _diff), (np.select, _select))
+ELEMENTWISE_METHODS: dict[str, Callable[..., ast.expr]] = {
+    "clip": _clip,
+    "conj": _conjugate,
+    "conjugate": _conjugate,
+    "round": _round,
+}
