@@ -16,6 +16,8 @@ pytest.importorskip("cuda.bindings")
         (("loop", "memset, memcpy", "arrays"), ("first call", "kept", "let go"), 5, 2 * (3 + 3 + 1) + 3),
         # What the library launches for other sizes takes the place of a node.
         (("library",), ("other size",), 3, 3),
+        # Some of them while a stream is captured.
+        (("captured",), ("first call",), 8, 3),
     ],
 )
 def test_refused_calls_are_named_the_next_are_right_and_all_is_freed(kernels, phases, every, looks):

@@ -31,8 +31,10 @@ def test_which_arrays_a_load_may_read():
     # All of them are constant, or the load is an ordinary one.
     assert not misread(TEXT, {4, 11, 18}, set())
     assert not misread(TEXT.replace("nc.v2", "v2"), {4, 18}, {11})
-    # What an index was loaded from is no address.
     assert not misread(TEXT.replace("%rd3, %rd5, %p1", "%rd3, %rd3, %p1"), {4, 18}, {11})
+    # What an index was loaded from is no address.
+    indexed = TEXT.replace("ld.global.nc.u64 	%rd11, [%rd10+8]", "ld.global.u64 	%rd11, [%rd4]")
+    assert not misread(indexed.replace("%rd3, %rd5, %p1", "%rd3, %rd12, %p1"), {4, 18}, {11})
     # The choice was made after the load was taken for one of constant memory.
     assert misread(TEXT.replace("%rd3, %rd5, %p1", "%rd5, %rd5, %p1"), {4, 18}, {11}) == {4, 18}
     # A register that branches define.
