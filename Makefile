@@ -113,7 +113,7 @@ test-gpu: $(READY_DEV)
 # `tests/gpu/while_nodes 1 1 1 apart 1 1`, whose barrier is the first statement of its kernel; initcheck loses the context there.
 SANITIZE = env -u QGRAPH_BACKEND $(PATHS) compute-sanitizer --report-api-errors no --error-exitcode 9 --tool
 SANITIZED := -m pytest -q tests/gpu -m 'not unsanitized'
-NO_WHILE_NODES := (host or stream) and not device and not interrupts and not streams and not threads and not by_hand
+NO_WHILE_NODES := (host or stream) and not device and not interrupts and not streams and not threads and not by_hand and not copied
 sanitize: $(READY_DEV)
 	$(SANITIZE) memcheck $(INTERPRETER) $(SANITIZED)
 	for tool in racecheck synccheck initcheck; do $(SANITIZE) $$tool $(INTERPRETER) $(SANITIZED) -k '$(NO_WHILE_NODES)' || exit 1; done

@@ -198,6 +198,10 @@ def in_one_expression(x: Any) -> None:
     x[:] = np.ravel(x) * raised(x)
 
 
+def compared(x: Any) -> Any:
+    return x.ravel() > raised(x)
+
+
 def given_back(x: Any) -> Any:
     return x.reshape(2, 2)
 
@@ -210,6 +214,7 @@ def given_back(x: Any) -> Any:
         (changed, "and is a copy here"),
         (changed_by_a_func, "and is a copy here"),
         (in_one_expression, "is read after `x` has changed"),
+        (compared, "is read after `x` has changed"),
         (given_back, "a part of an argument in NumPy"),
     ],
 )

@@ -21,7 +21,7 @@ from qgraph.frontend.arrays.shape_checks import Lengths, compare, every
 from qgraph.frontend.arrays.views import Seen, size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
-from qgraph.frontend.inference.host_expressions import host_expression
+from qgraph.frontend.inference.host_expressions import binding, host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
 from qgraph.frontend.inference.ranks import known, rank
 from qgraph.frontend.names.bindings import Binding, Extent, LeafRef, RangeRef, ViewAxis, ViewRef
@@ -139,6 +139,10 @@ class Elements(Elementwise):
         ``exact``: its operands are of one length, 1 is not repeated.
         """
         ndim = rank(self.scope, value, self._ranks)
+        if ndim == 0:
+            # Calls in it have changed what its arrays are copies of.
+            for name in (child for child in ast.walk(value) if isinstance(child, ast.Name)):
+                binding(self._unit, self.scope, name)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
         operands = [(operand, self._view(operand)) for operand in array_operands(self.scope, value, self._ranks)]
         self._framed = [view for _, view in operands]
