@@ -42,7 +42,8 @@ class Node:
     reductions runs the tasks ``first``, when all iterations are done and before their results are stored.
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
     next, or as ``counted`` or ``handed`` says, and ``arrays`` what its names stand for; ``note`` says so, or why not.
-    In a profile one thread of the kernel notes the time as ``stamp``, behind the wait for earlier kernels, where that is not 0.
+    In a profile one thread of the kernel notes the time as ``stamp``, behind the wait for earlier kernels, where that is not 0;
+    and where it ``ends``, one of each block when it has ended.
     Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
     where nodes live in a graph, and elsewhere the kernel of the task.
     """
@@ -66,6 +67,7 @@ class Node:
     handed: HandedOn | None = None
     note: str = ""
     stamp: int = 0
+    ends: bool = False
 
     @property
     def title(self) -> str:

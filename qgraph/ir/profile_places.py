@@ -9,13 +9,17 @@ from typing import Literal
 from qgraph.source import Span
 
 # The array that a profiled kernel returns besides all else, of int64. First how many stamps there were, when the last one was,
-# and its number; then the stamps themselves, (number, time), of which the last ``CAPACITY`` are kept; then, for each number,
-# how often that stamp was, and how long the next one came after it in all. Times are nanoseconds.
+# its number, and when the last block of the kernel behind it ended; then the stamps themselves, (number, time), of which the
+# last ``CAPACITY`` are kept; then, for each number, how often that stamp was, how long the next one came after it in all, and
+# how much of that was behind the last block. Times are nanoseconds.
 WORDS = "_profile"
-COUNT, LAST, BEFORE, HEAD = 0, 1, 2, 4
+COUNT, LAST, BEFORE, ENDED, HEAD = range(5)
 # A power of two.
 CAPACITY = 1 << 16
 TOTALS = HEAD + 2 * CAPACITY
+# The totals of a stamp.
+EACH = 3
+TIMES, ELAPSED, IDLE = range(EACH)
 # The number that stands for the time before the first stamp, and that of the last stamp of all.
 NOTHING, END = 0, 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from qgraph.errors import BackendError
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.profile_places import CAPACITY, COUNT, END, HEAD, TOTALS, Place
+from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, IDLE, TIMES, TOTALS, Place
 from qgraph.ir.program import Loop
 from qgraph.source import Span
 from qgraph.specialisation import LastLaunch, Specialisation
@@ -21,7 +21,7 @@ from qgraph.specialisation import LastLaunch, Specialisation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6} {'GB/s':>7}"
+_COLUMNS = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6} {'gap us':>7} {'GB/s':>7}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class Row:
         depth: in how many loops and branches it is.
         count: how often it ran; of a loop, its iterations.
         total: from its begin to that of what ran after it, in all; with what is inside.
+        gap: how much of that was between the end of the last block of a kernel and the begin of what ran after it: the launch
+            gaps. 0 where kernels do not tell: on the CPU, in one block of threads, and of what is no kernel.
         moved: bytes of memory that one run of a parallel loop loads and stores, as ``explain`` counts them; None where that is
             not known.
         form: how a loop ran: unrolled, in tiles, in one block and so on, or why not; empty for anything else. Of a loop in
@@ -45,6 +47,7 @@ class Row:
     depth: int
     count: int
     total: int
+    gap: int = 0
     moved: int | None = None
     form: str = ""
 
@@ -108,6 +111,7 @@ class Profile:
                 "count": row.count,
                 "total": row.total,
                 "mean": row.mean,
+                "gap": row.gap,
                 "bytes": row.moved,
                 "form": row.form,
                 "share": self._share(row),
@@ -183,7 +187,9 @@ class Profile:
 
     def _numbers(self, row: Row) -> str:
         bandwidth = "" if row.bandwidth is None else f"{row.bandwidth:.1f}"
-        return f"{row.total / 1e3:12.1f} {row.count:9d} {row.mean / 1e3:11.2f} {100 * self._share(row):5.1f}% {bandwidth:>7}"
+        times = f"{row.total / 1e3:12.1f} {row.count:9d} {row.mean / 1e3:11.2f} {100 * self._share(row):5.1f}%"
+        gap = f"{row.gap / row.count / 1e3:.2f}" if row.gap and row.count else ""
+        return f"{times} {gap:>7} {bandwidth:>7}"
 
 
 def profile_of(
@@ -220,7 +226,11 @@ def _placed(places: Sequence[Place], depth: int) -> Iterator[tuple[Place, int]]:
 
 
 def _counted(places: Sequence[Place], words: np.ndarray) -> int:
-    return sum(int(words[TOTALS + 2 * number]) for place in places for number in place.stamps)
+    return sum(_total(words, TIMES, place.stamps) for place in places)
+
+
+def _total(words: np.ndarray, which: int, stamps: Iterable[int]) -> int:
+    return sum(int(words[TOTALS + which + EACH * number]) for number in stamps)
 
 
 def _forms(plan: GraphPlan, *, in_block: bool, on_cpu: bool) -> dict[Span, str]:
@@ -236,12 +246,12 @@ def _forms(plan: GraphPlan, *, in_block: bool, on_cpu: bool) -> dict[Span, str]:
 
 
 def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int], forms: Mapping[Span, str]) -> Row:
-    count = sum(int(words[TOTALS + 2 * number]) for number in place.counts)
-    total = sum(int(words[TOTALS + 1 + 2 * number]) for number in place.stamps)
+    count = _total(words, TIMES, place.counts)
+    total, gap = (_total(words, which, place.stamps) for which in (ELAPSED, IDLE))
     known = place.kind == "task" and all(span in moved for span in place.spans)
     mine = sum(moved[span] for span in place.spans) if known else None
     form = forms.get(place.spans[0], "") if place.kind == "loop" else ""
-    return Row(place.kind, (*place.spans, *place.also), depth, count, total, mine, form)
+    return Row(place.kind, (*place.spans, *place.also), depth, count, total, gap, mine, form)
 
 
 # --- slices -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Literal
 from qgraph.ir.artifacts import COPIED, ENDING, WARP, Parameter, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
+from qgraph.ir.profile_places import ENDED, WORDS
 from qgraph.ir.program import Counter, Loop, Program, Selection, Task
 from qgraph.ir.renaming import ReservedNames, apart_from
 from qgraph.ir.unrolling import Unrolling
@@ -253,6 +254,7 @@ class Kernels:
         assert task is not None
         types = {leaf.name: leaf.type for leaf in self._program.arrays_and_scalars}
         named = [Parameter("leaf", name, types[leaves[0]]) for name, leaves in arrays]
+        body = _with_end(node, body)
         parameters = (*parameters_of(self._program, body), *named, EARLY)
         return kernel_code(self._program, task, task.name, parameters, body, {**names, **_stamp_names(node)}, node.tasks)
 
@@ -322,8 +324,30 @@ def _stamp(node: Node) -> Statements:
     """What the first thread of a kernel does for a profile: it notes the time."""
     if not node.stamp:
         return []
-    places = [f"_cuda.{kind}.{axis}" for kind in ("threadIdx", "blockIdx") for axis in "xyz"]
-    return generated(f"if {' + '.join(places)} == 0:", *indented(stamp_lines(node.stamp, alone=False)))
+    return generated(f"if {_first_of('threadIdx', 'blockIdx')}:", *indented(stamp_lines(node.stamp, alone=False)))
+
+
+def _with_end(node: Node, body: Statements) -> Statements:
+    """The body of a kernel in which, for a profile, the first thread of each block notes when it has ended."""
+    if not node.ends:
+        return body
+    lines = (f"if {_first_of('threadIdx')}:", f"    _atomic_max({WORDS}, {ENDED}, _clock())")
+    returns = _BeforeReturns(lambda: generated(*lines))
+    return [*returns.visit(ast.Module([*body], [])).body, *generated(*lines)]
+
+
+class _BeforeReturns(ast.NodeTransformer):
+    """Puts statements before each return."""
+
+    def __init__(self, statements: Callable[[], Statements]) -> None:
+        self._statements = statements
+
+    def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
+        return [*self._statements(), node]
+
+
+def _first_of(*kinds: str) -> str:
+    return f"{' + '.join(f'_cuda.{kind}.{axis}' for kind in kinds for axis in 'xyz')} == 0"
 
 
 def _stamp_names(node: Node) -> Globals:

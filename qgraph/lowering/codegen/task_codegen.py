@@ -14,7 +14,20 @@ from dataclasses import replace
 from qgraph import language
 from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.functions import Function, function_tree
-from qgraph.ir.profile_places import BEFORE, CAPACITY, COUNT, HEAD, LAST, TOTALS, WORDS
+from qgraph.ir.profile_places import (
+    BEFORE,
+    CAPACITY,
+    COUNT,
+    EACH,
+    ELAPSED,
+    ENDED,
+    HEAD,
+    IDLE,
+    LAST,
+    TIMES,
+    TOTALS,
+    WORDS,
+)
 from qgraph.ir.program import Axis, Cast, Program, Selection, Task
 from qgraph.lowering.codegen.generated_names import (
     CASTS,
@@ -63,17 +76,30 @@ BUILTINS = {
     "_unfused": intrinsics.unfused,
 }
 # What stamps of a profile call.
-STAMP_NAMES: Globals = {"_clock": intrinsics.clock, "_atomic_add": language.atomic_add}
+STAMP_NAMES: Globals = {
+    "_clock": intrinsics.clock,
+    "_atomic_add": language.atomic_add,
+    "_atomic_max": language.atomic_max,
+}
 
 
 def stamp_lines(number: int, *, alone: bool = True) -> list[str]:
-    """What one thread does for a stamp: it waits for memory once. Unless it is ``alone`` it does not wait for the totals."""
-    totals = (f"{TOTALS + 1} + 2 * _stamp_before", "_stamp_now - _stamp_last"), (str(TOTALS + 2 * number), "1")
+    """What one thread does for a stamp: it waits for memory once. Unless it is ``alone`` it does not wait for the totals.
+
+    It is alone where no kernel tells when its blocks end. A block of its own kernel that ended before this thread read the
+    clock is taken for one of the kernel before: time is idle at least so long.
+    """
+    before = f"{EACH} * _stamp_before"
+    totals = [(f"{TOTALS + ELAPSED} + {before}", "_stamp_now - _stamp_last"), (str(TOTALS + TIMES + EACH * number), "1")]
+    if not alone:
+        idle = "_stamp_now - _stamp_ended if _stamp_last < _stamp_ended <= _stamp_now else 0"
+        totals.append((f"{TOTALS + IDLE} + {before}", idle))
     return [
         "_stamp_now = _clock()",
         f"_stamp_count = {WORDS}[{COUNT}]",
         f"_stamp_last = {WORDS}[{LAST}]",
         f"_stamp_before = {WORDS}[{BEFORE}]",
+        *([] if alone else [f"_stamp_ended = {WORDS}[{ENDED}]"]),
         f"_stamp_at = {HEAD} + 2 * (_stamp_count & {CAPACITY - 1})",
         f"{WORDS}[_stamp_at] = {number}",
         f"{WORDS}[_stamp_at + 1] = _stamp_now",

@@ -1,7 +1,8 @@
-"""GraphPlan -> GraphPlan: kernels read the clock when they begin, so that ``profile`` knows when each began.
+"""GraphPlan -> GraphPlan: kernels read the clock when they begin and end, for ``profile``.
 
-One thread does, when what its kernel waits for is done. The nodes are those of the plan without stamps, fused as there, but
-they run one after another. A node of its own reads the clock before what is no kernel, and behind all nodes.
+One thread does, when what its kernel waits for is done, and one of each block at its end. The nodes are those of the plan
+without stamps, fused as there, but they run one after another. A node of its own reads the clock before what is no kernel, and
+behind all nodes.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class _Stamper:
         key = node.label if node.stamp == _BEFORE else re.sub(r"_\d+$", "", node.task.name) if copied else node.task.name
         number = self._numbers.setdefault((key, None if loop is None else loop.span), self.number)
         self.number += number == self.number
-        self.nodes[node.index] = replace(node, stamp=number)
+        self.nodes[node.index] = replace(node, stamp=number, ends=node.stamp != _BEFORE)
         return (number,)
 
     def _kernel(self, node: Node, stamp: int, found: _Region) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.profile_places import END, HEAD, TOTALS, WORDS, Place, begins, joined
+from qgraph.ir.profile_places import EACH, END, HEAD, TOTALS, WORDS, Place, begins, joined
 from qgraph.ir.program import (
     Branch,
     Effects,
@@ -32,13 +32,13 @@ from qgraph.source import Span
 STAMPS = Effects(frozenset({WORDS}), frozenset({WORDS}))
 _SIZE = "_profile_size"
 # Stamps for each task and statement, and besides: loops are taken apart, and one block has stamps of its own.
-_EACH, _MORE = 8, 16
+_MOST, _MORE = 8, 16
 
 
 def with_words(program: Program) -> Program:
     """``program``, which returns the array of stamps behind what it returned."""
-    numbers = _MORE + _EACH * sum(1 for _ in parts_of(program.body))
-    size = HostValue(_SIZE, str(TOTALS + 2 * numbers), program.span, "size", "stamps of the profile")
+    numbers = _MORE + _MOST * sum(1 for _ in parts_of(program.body))
+    size = HostValue(_SIZE, str(TOTALS + EACH * numbers), program.span, "size", "stamps of the profile")
     words = Temporary(Leaf(WORDS, WORDS, ArrayType("int64", 1, "C")), (size.name,), program.span)
     result = Result(leaf=WORDS)
     return replace(
@@ -61,7 +61,7 @@ def with_stamps(program: Program, first: int = END + 1) -> Program:
 def check_numbers(program: Program, after: int) -> None:
     """The array has room for numbers below ``after``."""
     (size,) = (value.source for value in program.host_values if value.name == _SIZE)
-    assert int(size) >= TOTALS + 2 * after, f"{after} stamps in {size} words"
+    assert int(size) >= TOTALS + EACH * after, f"{after} stamps in {size} words"
 
 
 def cleared(program: Program) -> Task:
