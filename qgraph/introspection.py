@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -226,13 +227,15 @@ class Introspection(Generic[Parameters, Result]):
         """Call the kernel with the clock read between its tasks: the time of each, and of device loops their iterations.
 
         The call does what a call does, on the arguments themselves. It is compiled apart: the first one warms up.
-        Tasks run one after another. On CUDA each kernel notes when it begins, behind its wait for the one before it.
+        Tasks run one after another. On CUDA each kernel notes when it begins, behind its wait for the one before it, and when
+        its blocks end. In a block that watches this kernel the profile has the rows that the call told, too.
 
         Raises:
             CudaError: a stream is being captured into a graph: nothing ran.
             QGraphError: a call with these arguments is refused, too.
         """
         from qgraph.arrays import to_numpy
+        from qgraph.profiling.copy_bandwidth import copy_bandwidth
         from qgraph.profiling.profile import profile_of
 
         if captures():
@@ -242,15 +245,19 @@ class Introspection(Generic[Parameters, Result]):
             if self._profiled is None:
                 self._profiled = kind(self._source.function, self.options)
                 self._profiled._profiles = True
+        watch = None if self._watched is None else self._watched.of(self._profiled)
         with self._profiled._lock:
-            found = self._profiled(*args, **kwargs)
+            with watch or nullcontext():
+                found = self._profiled(*args, **kwargs)
             ran = self._profiled._ran.specialisation
         result, words = found if isinstance(found, tuple) else (None, found)
         tree = self._source.tree
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
         costs = (cost for each in self.explain(*args, **kwargs).costs.values() for cost in each)
         moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}
-        return profile_of(self._source.name, source, result, ran, to_numpy(words), moved)
+        copied = copy_bandwidth(kind, ran.variant.backend, ran.variant.device) if moved else None
+        told = None if watch is None else watch.history
+        return profile_of(self._source.name, source, result, ran, to_numpy(words), moved, copied, told)
 
     def vjp(self, function: Function) -> Function:
         """Mark a function, or a kernel, as the gradients of this kernel: its vector-Jacobian product.

@@ -17,11 +17,13 @@ from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, 
 from qgraph.ir.program import Loop
 from qgraph.source import Span
 from qgraph.specialisation import LastLaunch, Specialisation
+from qgraph.watching.rings import HISTORY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6} {'gap us':>7} {'GB/s':>7}"
+_COLUMNS = f"{'total us':>12} {'count':>9} {'mean us':>11} {'share':>6}"
+_MORE = f" {'gap us':>7}", f" {'GB/s':>7}", f" {'of a copy':>9}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,10 @@ class Profile:
         total: nanoseconds from before the first statement to after the last one.
         rows: each statement, in program order.
         slices: when each ran, in the order in which they ended: of the last 65,536 stamps.
+        copied: bytes a nanosecond, which are GB/s, that a copy of an array loads and stores there; None where that was not
+            measured, since no loop's bytes are known.
+        history: the rows that ``qgraph.progress`` told, as those of ``watch``, their ``time`` in nanoseconds since the first
+            stamp that was kept; empty outside of a block that watches the kernel.
     """
 
     kernel: str
@@ -100,6 +106,8 @@ class Profile:
     total: int
     rows: tuple[Row, ...]
     slices: tuple[Slice, ...]
+    copied: float | None
+    history: np.ndarray
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values; times are nanoseconds."""
@@ -115,14 +123,25 @@ class Profile:
                 "bytes": row.moved,
                 "form": row.form,
                 "share": self._share(row),
+                "share of a copy": self._of_copy(row),
             }
             for row in self.rows
         ]
         launched = self.launched
-        return {"kernel": self.kernel, "path": launched.path, "reason": launched.reason, "total": self.total, "rows": rows}
+        return {
+            "kernel": self.kernel,
+            "path": launched.path,
+            "reason": launched.reason,
+            "total": self.total,
+            "copy": self.copied,
+            "rows": rows,
+        }
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The slices as a trace that https://ui.perfetto.dev opens, in the Trace Event Format; written to ``path``, too."""
+        """The slices as a trace that https://ui.perfetto.dev opens, in the Trace Event Format; written to ``path``, too.
+
+        Rows of ``history`` are a counter for each line that tells; what is no number is left out.
+        """
         events: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": self.kernel}}]
         for each in sorted(self.slices, key=lambda each: (each.start, -each.stop, each.row, each.iteration is not None)):
             row = self.rows[each.row]
@@ -130,6 +149,9 @@ class Profile:
             times = {"ts": each.start / 1e3, "dur": (each.stop - each.start) / 1e3}
             where = {"file": row.spans[0].file, "line": row.spans[0].line}
             events.append({"name": name, "cat": row.kind, "ph": "X", "pid": 1, "tid": 1, **times, "args": where})
+        for told in self.history[np.isfinite(self.history["residual"])]:
+            counter = {"name": f"residual, line {told['line']}", "ph": "C", "pid": 1, "ts": int(told["time"]) / 1e3}
+            events.append({**counter, "args": {"residual": float(told["residual"])}})
         text = json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
         if path is not None:
             with open(path, "w", encoding="utf-8") as file:
@@ -170,9 +192,10 @@ class Profile:
             inside = row.spans[0].file == file and first <= row.spans[0].line <= last
             (beside.setdefault(row.spans[0].line, []) if inside else others).append(row)
         head = f"{self.kernel}: {self.total / 1e3:.1f} us, {self.launched.path}: {self.launched.reason}"
-        lines = [head, f"{_COLUMNS}  line"]
+        columns = _COLUMNS + "".join(column for column, is_there in zip(_MORE, self._more(), strict=True) if is_there)
+        lines = [head, f"{columns}  line"]
         for number in range(first, last + 1):
-            here = [self._numbers(row) for row in beside.get(number, [])] or [" " * len(_COLUMNS)]
+            here = [self._numbers(row) for row in beside.get(number, [])] or [" " * len(columns)]
             code = linecache.getline(file, number).rstrip()
             lines += [f"{here[0]}  {number:4d}  {code}".rstrip(), *(f"{more}  {number:4d}" for more in here[1:])]
         lines += [f"{self._numbers(row)}  {row.spans[0].file}:{_text(row.spans[0])}" for row in others]
@@ -185,11 +208,22 @@ class Profile:
     def _share(self, row: Row) -> float:
         return row.total / self.total if self.total else 0.0
 
+    def _of_copy(self, row: Row) -> float | None:
+        return None if row.bandwidth is None or self.copied is None else row.bandwidth / self.copied
+
     def _numbers(self, row: Row) -> str:
-        bandwidth = "" if row.bandwidth is None else f"{row.bandwidth:.1f}"
         times = f"{row.total / 1e3:12.1f} {row.count:9d} {row.mean / 1e3:11.2f} {100 * self._share(row):5.1f}%"
         gap = f"{row.gap / row.count / 1e3:.2f}" if row.gap and row.count else ""
-        return f"{times} {gap:>7} {bandwidth:>7}"
+        bandwidth = "" if row.bandwidth is None else f"{row.bandwidth:.1f}"
+        share = self._of_copy(row)
+        values = gap, bandwidth, "" if share is None else f"{100 * share:.0f}%"
+        shown = zip(_MORE, values, self._more(), strict=True)
+        return times + "".join(f"{value:>{len(column)}}" for column, value, is_there in shown if is_there)
+
+    def _more(self) -> tuple[bool, ...]:
+        """Which of the columns that not every profile has are shown."""
+        known = any(row.moved is not None for row in self.rows)
+        return any(row.gap for row in self.rows), known, known and self.copied is not None
 
 
 def profile_of(
@@ -199,10 +233,12 @@ def profile_of(
     ran: Specialisation,
     words: np.ndarray,
     moved: Mapping[Span, int],
+    copied: float | None,
+    history: np.ndarray | None,
 ) -> Profile:
     """The profile of a call of ``ran`` that left ``words`` (``qgraph.ir.profile_places``) behind.
 
-    Loops have ``moved`` so many bytes of memory.
+    Loops have ``moved`` so many bytes of memory, a copy so many a nanosecond; ``history`` is what was told to a watch.
     """
     plan, launched = ran.plan, ran.launched
     assert launched is not None
@@ -212,7 +248,9 @@ def profile_of(
     forms = _forms(plan, in_block=in_block, on_cpu=launched.path == "cpu")
     rows = tuple(_row(place, depth, words, moved, forms) for place, depth in _placed(places, 0))
     total = sum(row.total for row in rows if row.depth == 0)
-    return Profile(name, source, result, launched, total, rows, tuple(_slices(places, words)))
+    kept, history = _kept(words), np.empty(0, HISTORY) if history is None else history.copy()
+    history["time"] -= kept[0][1] if kept else 0
+    return Profile(name, source, result, launched, total, rows, tuple(_slices(places, words, kept)), copied, history)
 
 
 def _text(span: Span) -> str:
@@ -276,16 +314,20 @@ class _Open:
             yield Slice(self.row, None, self.start, now)
 
 
-def _slices(places: Sequence[Place], words: np.ndarray) -> Iterator[Slice]:
-    """What lies between the stamps that were kept: each ends what is not around it, and begins what is."""
+def _kept(words: np.ndarray) -> list[tuple[int, int]]:
+    """The stamps that were kept, in order: numbers and times."""
     count, kept = int(words[COUNT]), words[HEAD:TOTALS].reshape(CAPACITY, 2)
-    wrapped = count > CAPACITY
-    kept = np.roll(kept, -(count % CAPACITY), axis=0) if wrapped else kept[:count]
+    return [*map(tuple, (np.roll(kept, -(count % CAPACITY), axis=0) if count > CAPACITY else kept[:count]).tolist())]
+
+
+def _slices(places: Sequence[Place], words: np.ndarray, kept: Sequence[tuple[int, int]]) -> Iterator[Slice]:
+    """What lies between the stamps that were kept: each ends what is not around it, and begins what is."""
+    wrapped = int(words[COUNT]) > CAPACITY
     placed = [place for place, _ in _placed(places, 0)]
     around, loops = _around(places)
-    zero = int(kept[0, 1]) if len(kept) else 0
+    zero = kept[0][1] if kept else 0
     running: list[_Open] = []
-    for position, (number, time) in enumerate(kept.tolist()):
+    for position, (number, time) in enumerate(kept):
         now, path = time - zero, around.get(number, ())
         same = 0
         while same < min(len(path), len(running)) and running[same].row == path[same]:

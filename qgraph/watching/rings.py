@@ -11,6 +11,10 @@ from qgraph.captured_state import Attributes
 from qgraph.operations.progress_ring import CHECK, FACTORS, HEAD, NUMBER, ROW, ROWS, WORDS
 
 _FACTORS = np.array(FACTORS, np.uint64)
+# A row, as a watch tells it.
+HISTORY = np.dtype(
+    {"names": ["run", "line", "iteration", "residual", "time"], "formats": [*[np.int64] * 3, np.float64, np.int64]}
+)
 
 
 class Ring:

@@ -16,15 +16,14 @@ from qgraph import forks
 from qgraph.dispatch_cache import DispatchCache
 from qgraph.errors import ArgumentError, QGraphError
 from qgraph.kernel import Kernel
-from qgraph.operations.progress_ring import ITERATION, LINE, RUN, VALUE
+from qgraph.operations.progress_ring import ITERATION, LINE, RUN, TIME, VALUE
 from qgraph.pickling import not_pickled
 from qgraph.runtime.values.prepared_call import CHANGED, captures
 from qgraph.stack import raises_to_user
 from qgraph.watching.display import Display, display
-from qgraph.watching.rings import CURRENT, Ring
+from qgraph.watching.rings import CURRENT, HISTORY, Ring
 from qgraph.watching.watched_kernel import WatchedKernel
 
-HISTORY = np.dtype([("run", np.int64), ("line", np.int64), ("iteration", np.int64), ("residual", np.float64)])
 # Seconds between two looks at the rows that came, and after which a call that compiles says so.
 _PAUSE, _LONG = 0.02, 2.0
 
@@ -80,7 +79,8 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
         """What was told so far, in order: a one-dimensional array of records.
 
         ``run`` is the number of the launch, from 0 in order of their first rows, ``line`` that of the statement, and
-        ``iteration`` and ``residual`` (int64 and float64, as ``run`` and ``line`` are int64) what it told.
+        ``iteration`` and ``residual`` what it told, and ``time`` when, in nanoseconds of the clock of where it ran: that of the
+        GPU, or ``time.perf_counter_ns``. All are int64 but ``residual``, which is float64.
         """
         with self._lock:
             if not self._ended.is_set():
@@ -150,7 +150,7 @@ class watch:  # noqa: N801 - a word, spelled as those of the language
             records = np.empty(len(rows), HISTORY)
             records["run"] = [self._runs.setdefault((number, run), len(self._runs)) for run in rows[:, RUN].tolist()]
             records["line"], records["iteration"] = rows[:, LINE], rows[:, ITERATION]
-            records["residual"] = rows[:, VALUE].copy().view(np.float64)
+            records["residual"], records["time"] = rows[:, VALUE].copy().view(np.float64), rows[:, TIME]
             self._history.append(records)
 
     # --- calls ----------------------------------------------------------------------------------------------------------
@@ -199,6 +199,10 @@ class _Watchers:
             self._open.remove(one)
             if not self._open:
                 self._watched._watched = None
+
+    def of(self, other: Kernel[..., Any]) -> watch | None:
+        """A watch for ``other``, where this thread watches this kernel."""
+        return None if self._mine() is None else watch(other, show=False)
 
     def _mine(self) -> watch | None:
         """The innermost open watch of this thread for this kernel."""

@@ -15,7 +15,7 @@ class WatchedKernel(Kernel[..., Any]):
 
     def __init__(self, kernel: Kernel[..., Any]) -> None:
         super().__init__(kernel._source.function, kernel.options)
-        self._rings = RINGS
+        self._rings, self._profiles = RINGS, kernel._profiles
         self._ran = kernel._ran
         self._recent = DispatchCache(self._ran, self._lock)
         # Since when code is made; None where none is.

@@ -293,10 +293,11 @@ def test_the_history_is_that_of_plain_python(rig: Any, monkeypatch: Any, name: s
             for mine, theirs in zip(given, after, strict=True):
                 np.testing.assert_array_equal(qgraph.to_numpy(mine) if hasattr(mine, "shape") else mine, theirs)
     history = seen.history
-    assert history.dtype.names == ("run", "line", "iteration", "residual")
+    assert history.dtype.names == ("run", "line", "iteration", "residual", "time")
+    assert (np.diff(history["time"]) >= 0).all()
     assert history["residual"].dtype == np.float64
-    assert {history.dtype[each] for each in ("run", "line", "iteration")} == {np.dtype(np.int64)}
-    found = [(int(line), int(iteration), float(residual)) for _, line, iteration, residual in history.tolist()]
+    assert {history.dtype[each] for each in ("run", "line", "iteration", "time")} == {np.dtype(np.int64)}
+    found = [(int(line), int(iteration), float(residual)) for _, line, iteration, residual, _ in history.tolist()]
     # Reductions add up in another order.
     assert [each[:2] for each in found] == [each[:2] for each in told * 2]
     np.testing.assert_allclose([each[2] for each in found], [each[2] for each in told * 2], rtol=1e-6)

@@ -23,6 +23,11 @@ def clock_word() -> Intrinsic:
 
 
 def _clock(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    return read_clock(context, builder)
+
+
+def read_clock(context: Any, builder: Any) -> ir.Value:
+    """Nanoseconds as an int64."""
     if context.libdevice:
         # Not moved across other loads and stores: what it is between must have happened, or not yet.
         return builder.asm(ir.FunctionType(_I64, []), "mov.u64 $0, %globaltimer;", "=l,~{memory}", [], True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from qgraph.lowering.intrinsics.clock import read_clock
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import plain
@@ -34,7 +35,7 @@ def publish_word() -> Intrinsic:
 def _publish(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     ring, *row, value = args
     words = builder.extract_value(ring, _DATA)
-    row.append(builder.bitcast(value, _WORD))
+    row += [builder.bitcast(value, _WORD), read_clock(context, builder)]
     check = _constant(0)
     for word, factor in zip(row, FACTORS, strict=True):
         check = builder.add(check, builder.mul(word, _constant(factor - (factor >> 63 << 64))))
