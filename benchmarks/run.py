@@ -31,6 +31,7 @@ QUESTIONS = (
     "bounds",
     "check_speed",
     "profile_overhead",
+    "profile_sums",
     "progress_overhead",
     "histogram",
     "library_calls",
