@@ -58,7 +58,8 @@ def copied(value: Any) -> Any:
         parts = map(copied, value)
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{each.name: copied(getattr(value, each.name)) for each in dataclasses.fields(value)})
+        names = [each.name for each in dataclasses.fields(value)]
+        return dataclasses.replace(value, **{name: copied(getattr(value, name)) for name in names})
     if hasattr(value, "__cuda_array_interface__"):
         return qgraph.asarray(qgraph.to_numpy(value), backend="cuda")
     return copy.deepcopy(value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from qgraph.captured_state import Attributes
+from qgraph.errors import CudaError
 from qgraph.operations.progress_ring import CHECK, FACTORS, HEAD, NUMBER, ROW, ROWS, WORDS
 
 _FACTORS = np.array(FACTORS, np.uint64)
@@ -27,12 +29,14 @@ class Ring:
 
     def __init__(self, backend: str, device: int) -> None:
         self.array: Any
+        self._read: Callable[[], np.ndarray]
         if backend == "cuda":
-            from qgraph.runtime.arguments.device_array import words_of_host
+            from qgraph.runtime.arguments.device_array import words_read_meanwhile
 
-            self.array, self._words = words_of_host(WORDS, device)
+            self.array, self._read = words_read_meanwhile(WORDS, device)
         else:
-            self.array = self._words = np.zeros(WORDS, np.int64)
+            words = self.array = np.zeros(WORDS, np.int64)
+            self._read = lambda: words
         self.lost = 0
         self._last = 0
         self._stream: int | None = None
@@ -50,10 +54,15 @@ class Ring:
         # The memory of a device is gone when that is reset.
         if not getattr(self.array, "alive", True):
             return np.empty((0, ROW), np.int64)
-        following = HEAD + ROW * ((self._last + 1) % ROWS) + NUMBER
-        if not ended and self._words[following] <= self._last:
+        try:
+            words = self._read()
+        except CudaError:
+            # Told where the kernel is waited for.
             return np.empty((0, ROW), np.int64)
-        rows: np.ndarray = self._words[HEAD:].reshape(ROWS, ROW).copy()
+        following = HEAD + ROW * ((self._last + 1) % ROWS) + NUMBER
+        if not ended and words[following] <= self._last:
+            return np.empty((0, ROW), np.int64)
+        rows: np.ndarray = words[HEAD:].reshape(ROWS, ROW).copy()
         sums = (rows[:, :CHECK].view(np.uint64) * _FACTORS).sum(axis=1, dtype=np.uint64)
         rows = rows[(sums == rows[:, CHECK].view(np.uint64)) & (rows[:, NUMBER] > self._last)]
         rows = rows[np.argsort(rows[:, NUMBER])]

@@ -86,7 +86,7 @@ def test_every_path(monkeypatch, name, options):
     kernel = qgraph.kernel(backend="cuda", **options)(function)
     with qgraph.watch(kernel, show=False) as seen:
         assert kernel(*on_device(*make())) == wanted
-    found = [(line, iteration) for _, line, iteration, _ in seen.history.tolist()]
+    found = [(line, iteration) for _, line, iteration, _, _ in seen.history.tolist()]
     assert found == [each[:2] for each in told]
     np.testing.assert_allclose(seen.history["residual"], [each[2] for each in told], rtol=1e-6)
 

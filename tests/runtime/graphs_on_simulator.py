@@ -28,7 +28,7 @@ from qgraph.ir.artifacts import COPIED, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LA
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda_simulator
 from qgraph.operations import intrinsics
-from qgraph.runtime.driver import arena, native, stop_stream
+from qgraph.runtime.driver import arena, native, side_stream
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import memory as cuda_memory
 from qgraph.runtime.driver import stream as cuda_stream
@@ -389,14 +389,14 @@ def install():
         node_updates,
         relaunch,
         resources,
-        stop_stream,
+        side_stream,
         cuda_stream,
         cuda_unrolled,
     ):
         module.driver = driver
     graph_builder.add_dependencies = add_dependencies
     graph_builder._add_any_node = driver.add_any_node
-    for module in (cuda_graph, graph_exec_cache, resources, kernels, graph_builder, cuda_memory, cuda_unrolled, stop_stream):
+    for module in (cuda_graph, graph_exec_cache, resources, kernels, graph_builder, cuda_memory, cuda_unrolled, side_stream):
         module.outside_captures = contextlib.nullcontext
     kernels.verify_layout = lambda function, entry, sizes: functions[int(function)].__setitem__(2, sizes)
     plainly = cuda_simulator._simulated_value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
@@ -16,6 +17,7 @@ from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.device_pool import buffer as allocate
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_device, copy_in, copy_out, fill, write_bytes
+from qgraph.runtime.driver.side_stream import SideStream
 from qgraph.runtime.driver.stream import CURRENT, library_streams, order_after, refuse_capture, synchronize_device
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, extents_of, layout_of, span_of
 from qgraph.runtime.values.dlpack import DLPACK_CUDA, export
@@ -305,17 +307,23 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float, device: int = 
     return DeviceArray(buffer, buffer.pointer, extents, contiguous_strides(extents, own.itemsize), own)
 
 
-def words_of_host(count: int, device: int) -> tuple[DeviceArray, np.ndarray]:
-    """``count`` int64 of page-locked host memory, all 0: for kernels, and for the host, which reads them at any time.
+def words_read_meanwhile(count: int, device: int) -> tuple[DeviceArray, Callable[[], np.ndarray]]:
+    """``count`` int64, all 0, and what copies them while kernels write them, always to the same array of the host.
 
-    The host's array does not keep the memory alive.
+    The copies do not keep the array alive.
     """
     context = driver.device(device)
+    # Waits until they are 0: nothing else orders the copies.
+    words = to_device(np.zeros(count, np.int64), device)
     pinned = PinnedWords(context, count)
-    words = np.ctypeslib.as_array(pinned.words)
-    words[:] = 0
-    buffer = Buffer(context, words.nbytes, pinned.pointer, lambda: context.retire(pinned.free))
-    return DeviceArray(buffer, pinned.pointer, (count,), (words.itemsize,), words.dtype), words
+    copy = context.once(SideStream).reader(words._pointer, pinned)
+    copied = np.ctypeslib.as_array(pinned.words)
+
+    def read() -> np.ndarray:
+        copy()
+        return copied
+
+    return words, read
 
 
 def to_device(array: ArrayLike, device: int = 0) -> DeviceArray:

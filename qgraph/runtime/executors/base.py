@@ -20,7 +20,7 @@ from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.device_errors import DeviceFaults
 from qgraph.runtime.driver.driver import ContextLost, DeviceContext, ExecutableClosed, driver
 from qgraph.runtime.driver.memory import Buffer, PinnedWords, copy_out, fill
-from qgraph.runtime.driver.stop_stream import StopStream
+from qgraph.runtime.driver.side_stream import SideStream
 from qgraph.runtime.driver.stream import LASTING, is_capturing, private_stream, refuse_capture
 from qgraph.runtime.executors.graph_exec_cache import KEEP_AFTER
 from qgraph.runtime.executors.relaunch import Relaunch, again
@@ -129,7 +129,7 @@ class CudaExecutable(ABC):
         resources.faults = DeviceFaults(self.device, program) if noting else None
         if plan.plan.loops and self._handle_loops(plan.plan):
             word = scratch.pointer + plan.plan.stop * WORD
-            resources.loops = StoppableLoops(plan.plan.loops, self.device.once(StopStream).writer(word))
+            resources.loops = StoppableLoops(plan.plan.loops, self.device.once(SideStream).writer(word))
             self.device.running.add(resources.loops)
         # How many iterations each loop had that can be unrolled; the device writes it, whenever that is.
         self._turns = PinnedWords(self.device, len(unrolled)) if unrolled else None
