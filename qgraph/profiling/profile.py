@@ -36,7 +36,7 @@ class Row:
         depth: in how many loops and branches it is.
         count: how often it ran; of a loop, its iterations.
         total: from its begin to that of what ran after it, in all; with what is inside.
-        gap: how much of that was between the end of the last block of a kernel and the begin of what ran after it: the launch
+        gap: how much of that was between the end of the last blocks of a kernel and the begin of what ran after it: the launch
             gaps. 0 where kernels do not tell: on the CPU, in one block of threads, and of what is no kernel.
         moved: bytes of memory that one run of a parallel loop loads and stores, as ``explain`` counts them; None where that is
             not known.
