@@ -235,6 +235,7 @@ class Introspection(Generic[Parameters, Result]):
             QGraphError: a call with these arguments is refused, too.
         """
         from qgraph.arrays import to_numpy
+        from qgraph.explaining.explainer import loop_costs
         from qgraph.profiling.copy_bandwidth import copy_bandwidth
         from qgraph.profiling.profile import profile_of
 
@@ -253,7 +254,9 @@ class Introspection(Generic[Parameters, Result]):
         result, words = found if isinstance(found, tuple) else (None, found)
         tree = self._source.tree
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
-        costs = (cost for each in self.explain(*args, **kwargs).costs.values() for cost in each)
+        runner = self._profiled if watch is None else self._profiled._watchers.kernel
+        given = runner._described(runner._complete(self._bind(args, kwargs)))[1].values
+        costs = (cost for each in loop_costs(ran.plan, integers_of(ran.plan.program, given)).values() for cost in each)
         moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}
         copied = copy_bandwidth(kind, ran.variant.backend, ran.variant.device) if moved else None
         told = None if watch is None else watch.history

@@ -26,21 +26,28 @@ def explained(plan: GraphPlan, fused: GraphPlan | None, host: Mapping[str, int],
     from qgraph.lowering.codegen.privatised_histogram_cuda import bin_notes
     from qgraph.lowering.float64_warning import doubles
     from qgraph.lowering.graph.edge_reasons import reasons
-    from qgraph.lowering.graph.traffic import traffic
     from qgraph.lowering.scalar_types import scalar_types
 
     program = plan.program
     dtypes = scalar_types(program)
     wide = doubles(program, tuple(program.tasks()), dtypes)
-    costs: dict[int, tuple[LoopCost, ...]] = {}
-    for node in plan.nodes:
-        loops = [task for task in node.tasks if task.axes]
-        if loops:
-            costs[node.index] = tuple(LoopCost(task.span, _iterations(task, host), traffic(program, task)) for task in loops)
     on_gpu = options.backend != "cpu"
     launches = _launches(plan, host, options, dtypes) if on_gpu else {}
     notes = {**bin_notes(plan), **_not_handed(plan)}
-    return Explanation(plan, reasons(plan), wide, notes, costs, launches, tuple(_changes(plan, fused, wide)))
+    return Explanation(plan, reasons(plan), wide, notes, loop_costs(plan, host), launches, tuple(_changes(plan, fused, wide)))
+
+
+def loop_costs(plan: GraphPlan, host: Mapping[str, int]) -> dict[int, tuple[LoopCost, ...]]:
+    """What the parallel loops of each kernel take, by node; ``host`` as above."""
+    from qgraph.lowering.graph.traffic import traffic
+
+    program = plan.program
+    found = {}
+    for node in plan.nodes:
+        loops = [task for task in node.tasks if task.axes]
+        if loops:
+            found[node.index] = tuple(LoopCost(task.span, _iterations(task, host), traffic(program, task)) for task in loops)
+    return found
 
 
 def _iterations(task: Task, host: Mapping[str, int]) -> int | None:
