@@ -94,6 +94,12 @@ def of_real_numbers(z: Any) -> Any:
     return r * 1
 
 
+def of_its_own_type(z: Any) -> Any:
+    v = np.asarray(z, np.complex128)
+    z[0] = 7.0
+    return v + 1
+
+
 def written_by_a_func(z: Any) -> None:
     clear(z.real)
 
@@ -116,6 +122,7 @@ def stored(z: Any) -> None:
     [
         (read_after_a_change, "and is a copy here: it is read after `z` has changed"),
         (in_a_tuple, "shares its elements with `z` in NumPy, and is a copy here"),
+        (of_its_own_type, "and is a copy here: it is read after `z` has changed"),
         (of_real_numbers, r"`np.real\(x\)` shares its elements with .* in NumPy, and is a copy here"),
         (written_by_a_func, "this changes `z.real`, which shares its elements with `z` in NumPy, and is a copy here"),
         (written, r"this changes `np.imag\(z\)`, which shares its elements with `z` in NumPy, and is a copy here"),
@@ -141,7 +148,15 @@ def methods(x: Any, y: Any) -> Any:
     return x.round() - y, (x * y).conj()
 
 
-@pytest.mark.parametrize("program", [as_arrays, methods], ids=lambda program: program.__name__)
+def of_a_type(x: Any, y: Any) -> Any:
+    v = np.asarray(x, np.float32)
+    w = np.asarray(x, dtype=np.float64)
+    t = np.ascontiguousarray(y[::-1]) * w
+    x[0] = 7.0
+    return v * 2, v + 0.5, t
+
+
+@pytest.mark.parametrize("program", [as_arrays, methods, of_a_type], ids=lambda program: program.__name__)
 def test_the_array_itself_and_methods(check: Any, program: Any) -> None:
     check(program, lambda: (np.arange(5) * 1.3, np.zeros(5)))
 

@@ -6,6 +6,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from qgraph.frontend.arrays.binning_words import BINNING, histogram_part
 from qgraph.frontend.arrays.element_words import ELEMENTWISE, ELEMENTWISE_METHODS, outer_of
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
-from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank
+from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank, view_word
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, load, parsed
@@ -33,7 +34,7 @@ def index_word(scope: Scope, node: ast.AST) -> tuple[Word, list[ast.expr]] | Non
     func, bound = node.func, known(scope, node.func)
     if isinstance(bound, Value):
         found = next((word for function, word in _FUNCTIONS if function is bound.value), None)
-        return None if found is None else (found, node.args)
+        return None if found is None or view_word(scope, node) is not None else (found, node.args)
     if bound is not None or not isinstance(func, ast.Attribute):
         return None
     owner = known(scope, func.value)
@@ -205,6 +206,12 @@ def _as(make: Maker, value: ast.expr, given: np.dtype[Any], wanted: np.dtype[Any
 
 def _astype(make: Maker, a: ast.expr, dtype: ast.expr) -> Indexed:
     return _converted(make, a, dtype)
+
+
+def _asarray(make: Maker, a: ast.expr, dtype: ast.expr | None = None) -> Indexed:
+    made = _converted(make, a, dtype)
+    of = make.array(a)
+    return replace(made, shares=of) if made.dtype == of.dtype else made
 
 
 def _triangle(make: Maker, m: ast.expr, k: ast.expr, test: str) -> Indexed:
@@ -420,6 +427,8 @@ _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.linspace, _linspace),
     (np.arange, _arange),
     (np.array, _array),
+    (np.asarray, _asarray),
+    (np.ascontiguousarray, _asarray),
     (np.triu, _triu),
     (np.tril, _tril),
     (np.diag, _diag),
