@@ -17,12 +17,12 @@ from qgraph.compat import llvmlite, numba
 class Library(codegen.JITCodeLibrary):
     """Numba's library that takes modules without such stores, and leaves nothing when it goes.
 
-    Its modules are in an LLVM context of their own, and there are no pass managers for declarations.
+    Its modules are in an LLVM context of their own, and its functions have no passes of their own.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        numba.optimize_definitions_alone(self)
+        numba.optimize_as_a_whole(self)
         # Numba's own pass for reference counts makes modules anew, where it likes.
         self._context = llvmlite.Context(numba.engine(self) if config.LLVM_REFPRUNE_PASS else None)
         self._linked: dict[Any, None] = {}
