@@ -4470,7 +4470,7 @@ def a_matrix_times_a_vector():
 @bad(SYNTAX)
 def a_copy_with_a_name():
     def kernel(x):
-        c = np.ascontiguousarray(x)
+        c = np.asfortranarray(x)
         x[0] = c[1]
 
     return kernel, (floats(),)
