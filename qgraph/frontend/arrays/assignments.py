@@ -19,8 +19,9 @@ from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.progress import check_progress, is_progress
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
+from qgraph.frontend.inference.elementwise import check_in_place
 from qgraph.frontend.inference.ranks import is_selection, known_object, rank
-from qgraph.frontend.inference.stores import is_in_place, is_slice, ufunc_at
+from qgraph.frontend.inference.stores import is_in_place, is_slice, ufunc_at, updates_only_element
 from qgraph.frontend.names.bindings import (
     Value,
 )
@@ -162,6 +163,12 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
+    if updates_only_element(scope, node):
+        assert isinstance(node.target, ast.Name)
+        array = standing_for(load(node.target.id), node.target)
+        check_in_place(scope, node, array, node.value)
+        element = ast.Subscript(array, ast.Tuple([], ast.Load()), ast.Store())
+        node = ast.copy_location(ast.AugAssign(at_place(element, node.target), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript):
         # Python computes the index, reads what is there, and then takes the value, which may change both.
         index = evaluated_before(region, scope, node.target.slice, [node.value])
@@ -176,6 +183,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
             assign_slice(region, scope, node, node.target, node.value)
         return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
+        _fitting(scope, node.target, node.value)
         region.run(scope).statement(scope, node)
         return
     assign(region, scope, as_assignment(node))
