@@ -46,10 +46,10 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         assign_selections(region, scope, node)
         return
     target = node.targets[0]
-    if len(node.targets) == 1 and isinstance(target, ast.Subscript) and calls_func(region.unit, scope, target.slice):
+    if len(node.targets) == 1 and isinstance(target, ast.Subscript) and calls_func(region.unit, scope, target):
         # Whether that gives an array of indices is known when it has been called. Python takes the value first.
-        value, index = in_order(region, scope, [node.value, target.slice])
-        assign(region, scope, ast.copy_location(ast.Assign([_at(target, index)], value), node))
+        value, array, index = in_order(region, scope, [node.value, target.value, target.slice])
+        assign(region, scope, ast.copy_location(ast.Assign([_at(target, array, index)], value), node))
         return
     if any(is_slice(scope, place) for place in places):
         if len(places) == 1 and may_be_vector(scope, node.value):
@@ -68,8 +68,8 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     _to_names(region, scope, node)
 
 
-def _at(target: ast.Subscript, index: ast.expr) -> ast.Subscript:
-    return ast.copy_location(ast.Subscript(target.value, index, target.ctx), target)
+def _at(target: ast.Subscript, array: ast.expr, index: ast.expr) -> ast.Subscript:
+    return ast.copy_location(ast.Subscript(array, index, target.ctx), target)
 
 
 def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -165,14 +165,15 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
     if updates_only_element(scope, node):
         assert isinstance(node.target, ast.Name)
-        array = standing_for(load(node.target.id), node.target)
-        check_in_place(scope, node, array, node.value)
-        element = ast.Subscript(array, ast.Tuple([], ast.Load()), ast.Store())
+        name = standing_for(load(node.target.id), node.target)
+        check_in_place(scope, node, name, node.value)
+        element = ast.Subscript(name, ast.Tuple([], ast.Load()), ast.Store())
         node = ast.copy_location(ast.AugAssign(at_place(element, node.target), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript):
         # Python computes the index, reads what is there, and then takes the value, which may change both.
+        array = evaluated_before(region, scope, node.target.value, [node.target.slice, node.value])
         index = evaluated_before(region, scope, node.target.slice, [node.value])
-        node = ast.copy_location(ast.AugAssign(_at(node.target, index), node.op, node.value), node)
+        node = ast.copy_location(ast.AugAssign(_at(node.target, array, index), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript) and is_selection(scope, node.target):
         assign_selection(region, scope, node, node.target, node.value)
         return

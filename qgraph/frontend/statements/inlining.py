@@ -345,7 +345,10 @@ class _Calls(ast.NodeTransformer):
             name = self._name("made", node)
             self._scope.names[name] = bind_value(self._region, self._scope, node.value)
             node.value = _load(name, node.value)
-        self.generic_visit(node)
+        if isinstance(node, ast.Subscript):
+            node.value, node.slice = self.in_order([node.value, node.slice])
+        else:
+            self.generic_visit(node)
         if _is_computed(self._scope, node.value):
             node.value = self.array(node.value)
         return self.array(node) if self._region.arrays.makes(self._scope, node) else node
@@ -385,6 +388,12 @@ class _Calls(ast.NodeTransformer):
 
     def visit_Tuple(self, node: ast.Tuple) -> ast.expr:
         node.elts = self.in_order(node.elts, named=True)
+        return node
+
+    def visit_Slice(self, node: ast.Slice) -> ast.expr:
+        names = [name for name, part in ast.iter_fields(node) if part is not None]
+        for name, part in zip(names, self.in_order([getattr(node, name) for name in names]), strict=True):
+            setattr(node, name, part)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
@@ -434,29 +443,27 @@ class _Calls(ast.NodeTransformer):
     def before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
         """One of ``in_order``, with what comes behind it."""
         value = evaluated(self._region, self._scope, node) if named else self.visit(node)
-        follows = any(has_calls(self._region, self._scope, later) for later in rest)
-        if (follows or calls_func(self._region.unit, self._scope, *rest)) and not self._is_part(value, rest):
+        calls = calls_func(self._region.unit, self._scope, *rest)
+        if rank(self._scope, value) and not calls:
+            # Reductions, and new arrays, change nothing.
+            return value
+        if calls or any(has_calls(self._region, self._scope, later) for later in rest):
             return held(self._region, self._scope, value)
         return value
-
-    def _is_part(self, node: ast.expr, rest: Sequence[ast.expr]) -> bool:
-        """Whether ``node`` is a part of an array, or an array that no call in ``rest`` can change."""
-        if rank(self._scope, node) == 0:
-            return False
-        return not calls_func(self._region.unit, self._scope, *rest) or is_place(self._scope, node)
 
 
 def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     """``node``, or where it reads array elements, the name of a scalar, or of a new array, that keeps its value of now.
 
-    An index of several axes, or a slice, keeps its parts.
+    An index of several axes, or a slice, keeps its parts. A part of an array is a name for the part that it is now.
     """
     if isinstance(node, ast.Tuple):
         return ast.copy_location(ast.Tuple([held(region, scope, part) for part in node.elts], node.ctx), node)
     if isinstance(node, ast.Slice):
         parts = (None if part is None else held(region, scope, part) for part in (node.lower, node.upper, node.step))
         return ast.copy_location(ast.Slice(*parts), node)
-    if rank(scope, node) == 0 and not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
+    is_read = any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node))
+    if not is_read and (rank(scope, node) == 0 or is_place(scope, node)):
         return node
     name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
     scope.names[name] = bind_value(region, scope, node)
