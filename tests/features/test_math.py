@@ -222,3 +222,16 @@ def test_where_python_raises_every_backend_has_infinities_and_nan(rig):
     rig.run(rig.kernel(without_domain), np.ones(2), y)
     inf, nan = math.inf, math.nan
     np.testing.assert_array_equal(y, [[inf, -inf, nan, inf, inf, 0, nan], [1, 0, nan, inf, inf, 0, nan]])
+
+
+def gcd_beside_a_literal(x, y, out):
+    for i in range(x.shape[0]):
+        out[0, i] = np.gcd(x[i], 4) * 100
+        out[1, i] = np.lcm(x[i], 4) + np.gcd(6, y[i])
+        out[2, i] = np.lcm(x[i], y[i])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_gcd_and_lcm_of_a_literal_have_the_type_of_the_other_number(check, dtype):
+    values = np.array([[127, 4, 100, -128, 0, -6], [4, 6, 3, -128, 0, 9]])
+    check(gcd_beside_a_literal, lambda: (*values.astype(dtype), np.full((3, 6), 77)))
