@@ -235,3 +235,21 @@ def gcd_beside_a_literal(x, y, out):
 def test_gcd_and_lcm_of_a_literal_have_the_type_of_the_other_number(check, dtype):
     values = np.array([[127, 4, 100, -128, 0, -6], [4, 6, 3, -128, 0, 9]])
     check(gcd_beside_a_literal, lambda: (*values.astype(dtype), np.full((3, 6), 77)))
+
+
+def complex_quotients(x, y, out):
+    for i in range(x.shape[0]):
+        out[0, i] = x[i] / y[i]
+        out[1, i] = 1 / y[i] + x[i] / 2.5
+    out[2] = x / y
+    out[3] = y / 0
+    x /= y
+    s = y[0] / y[1]
+    out[4, 0] = s
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_are_divided_by_zero_as_numpy_does(check, dtype):
+    x = np.array([0, 1 + 1j, 1, np.inf, complex(np.nan, 1), 2j, 3 - 1j], dtype)
+    y = np.array([2 - 1j, 0, 1j, complex(0, -0.0), 0, -0.0, 4 + 5j], dtype)
+    check(complex_quotients, lambda: (x.copy(), y.copy(), np.zeros((5, 7), dtype)))
