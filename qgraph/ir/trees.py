@@ -11,6 +11,9 @@ from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
+# Comparisons that are one boolean, also of arrays.
+MEMBERSHIP = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
 
 def load(name: str) -> ast.Name:
     """A name that is read."""
