@@ -134,6 +134,11 @@ def part_by_numbas(x, y):
     y[y[0, 0] % 2 :, 0] = compiled(y)
 
 
+def index_by_numbas(x, y):
+    x[y[0, 0] % 2, compiled(y) % 3] = y[compiled(y) % 3, y[0, 0] % 3]
+    x[compiled(y) % 3, y[0, 0] % 3] += compiled(y)
+
+
 def bounds(x, y):
     x[y[0, 0] : stores(y) % 5, 0] = 9
     x[y[0, 0] - 1 : doubles(y) + 2] += 20
@@ -181,6 +186,7 @@ def operand_by_an_element(x, y):
         operand_of_numbas_behind_a_computed_one,
         operand_by_a_func,
         part_by_numbas,
+        index_by_numbas,
         bounds,
         bounds_in_several_places,
         element_of_a_row,

@@ -28,12 +28,12 @@ from qgraph.frontend.names.bindings import (
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, evaluated_before, has_calls, in_order
+from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, has_calls, in_order
 from qgraph.frontend.statements.node_statements import node_statement
 from qgraph.frontend.statements.region import Region, callee, calls_func
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.syntax import unsupported_functions
-from qgraph.ir.trees import at_place, load, stored
+from qgraph.ir.trees import at_place, index_with, load, parts_of, stored
 from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, standing_for
@@ -48,7 +48,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     target = node.targets[0]
     if len(node.targets) == 1 and isinstance(target, ast.Subscript) and calls_func(region.unit, scope, target):
         # Whether that gives an array of indices is known when it has been called. Python takes the value first.
-        value, array, index = in_order(region, scope, [node.value, target.value, target.slice])
+        value, array, *index = in_order(region, scope, [node.value, target.value, *parts_of(target)])
         assign(region, scope, ast.copy_location(ast.Assign([_at(target, array, index)], value), node))
         return
     if any(is_slice(scope, place) for place in places):
@@ -68,8 +68,8 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     _to_names(region, scope, node)
 
 
-def _at(target: ast.Subscript, array: ast.expr, index: ast.expr) -> ast.Subscript:
-    return ast.copy_location(ast.Subscript(array, index, target.ctx), target)
+def _at(target: ast.Subscript, array: ast.expr, index: list[ast.expr]) -> ast.Subscript:
+    return ast.copy_location(ast.Subscript(array, index_with(target, index), target.ctx), target)
 
 
 def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -171,8 +171,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
         node = ast.copy_location(ast.AugAssign(at_place(element, node.target), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript):
         # Python computes the index, reads what is there, and then takes the value, which may change both.
-        array = evaluated_before(region, scope, node.target.value, [node.target.slice, node.value])
-        index = evaluated_before(region, scope, node.target.slice, [node.value])
+        array, *index = in_order(region, scope, [node.target.value, *parts_of(node.target)], before=node.value)
         node = ast.copy_location(ast.AugAssign(_at(node.target, array, index), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript) and is_selection(scope, node.target):
         assign_selection(region, scope, node, node.target, node.value)

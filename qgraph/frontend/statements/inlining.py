@@ -29,7 +29,7 @@ from qgraph.frontend.statements.returns import (
     returns_structure,
 )
 from qgraph.ir.argument_types import StructType
-from qgraph.ir.trees import assign, at_place, load, names_in
+from qgraph.ir.trees import assign, at_place, index_with, load, names_in, parts_of
 from qgraph.language import Func
 from qgraph.source import as_written, copied, standing_for
 
@@ -224,14 +224,9 @@ def with_named_base(region: Region, scope: Scope, node: ast.Subscript) -> ast.Su
     return node
 
 
-def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-    """``nodes`` evaluated one after the other, as the operands of one expression are."""
-    return _Calls(region, scope).in_order(copied([*nodes]))
-
-
-def evaluated_before(region: Region, scope: Scope, node: ast.expr, rest: Sequence[ast.expr]) -> ast.expr:
-    """``node`` evaluated before ``rest``: what calls in that may change of it is held."""
-    return _Calls(region, scope).before(copied(node), rest)
+def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr], *, before: ast.expr | None = None) -> list[ast.expr]:
+    """``nodes`` evaluated one after the other, as the operands of one expression are, and ``before`` another one."""
+    return _Calls(region, scope).in_order(copied([*nodes]), rest=[] if before is None else [before])
 
 
 def has_calls(region: Region, scope: Scope, node: ast.AST) -> bool:
@@ -346,7 +341,8 @@ class _Calls(ast.NodeTransformer):
             self._scope.names[name] = bind_value(self._region, self._scope, node.value)
             node.value = _load(name, node.value)
         if isinstance(node, ast.Subscript):
-            node.value, node.slice = self.in_order([node.value, node.slice])
+            node.value, *index = self.in_order([node.value, *parts_of(node)])
+            node.slice = index_with(node, index)
         else:
             self.generic_visit(node)
         if _is_computed(self._scope, node.value):
@@ -433,14 +429,14 @@ class _Calls(ast.NodeTransformer):
         result: ast.expr = self.visit(ast.fix_missing_locations(ast.copy_location(made, node)))
         return result
 
-    def in_order(self, nodes: list[ast.expr], *, named: bool = False) -> list[ast.expr]:
-        """``nodes`` one after the other; what a later one may change of an earlier one is held.
+    def in_order(self, nodes: list[ast.expr], *, rest: Sequence[ast.expr] = (), named: bool = False) -> list[ast.expr]:
+        """``nodes`` one after the other, and before ``rest``; what a later one may change of an earlier one is held.
 
         ``named``: each gets a name of its own later, as the parts of a tuple do.
         """
-        return [self.before(node, nodes[position + 1 :], named=named) for position, node in enumerate(nodes)]
+        return [self._before(node, [*nodes[at + 1 :], *rest], named=named) for at, node in enumerate(nodes)]
 
-    def before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
+    def _before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
         """One of ``in_order``, with what comes behind it."""
         value = evaluated(self._region, self._scope, node) if named else self.visit(node)
         calls = calls_func(self._region.unit, self._scope, *rest)
