@@ -139,6 +139,15 @@ def index_by_numbas(x, y):
     x[compiled(y) % 3, y[0, 0] % 3] += compiled(y)
 
 
+def range_by_numbas(x, y):
+    for i in qgraph.serial(range(compiled(y) - 7, compiled(y) - 4)):
+        x[i, 0] += compiled(y)
+        for j in range(3):
+            x[i, j] += y[0, 0]
+    for i in range(compiled(y) - 7, compiled(y) - 5):
+        x[i, 1] = y[0, 0]
+
+
 def bounds(x, y):
     x[y[0, 0] : stores(y) % 5, 0] = 9
     x[y[0, 0] - 1 : doubles(y) + 2] += 20
@@ -187,6 +196,7 @@ def operand_by_an_element(x, y):
         operand_by_a_func,
         part_by_numbas,
         index_by_numbas,
+        range_by_numbas,
         bounds,
         bounds_in_several_places,
         element_of_a_row,

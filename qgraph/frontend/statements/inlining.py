@@ -177,10 +177,10 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def bounds_call(region: Region, found: LoopCall) -> bool:
-    """Whether a bound of a range calls a func, which may write arrays, or reduces one: both happen once, in their order."""
+    """Whether a bound of a range calls what may write arrays, or reduces one: both happen once, in their order."""
     unknown = [part for part in found.call.args if host_expression(region.unit, found.scope, part) is None]
     calls = [child for part in unknown for child in ast.walk(part) if isinstance(child, ast.Call)]
-    return any(callee(found.scope, call) is not None for call in calls) or any(
+    return any(callee(found.scope, call) is not None or is_opaque(found.scope, call) for call in calls) or any(
         has_calls(region, found.scope, part) for part in unknown
     )
 
