@@ -11,6 +11,9 @@ from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
+# Comparisons that are one boolean, also of arrays.
+MEMBERSHIP = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
 
 def load(name: str) -> ast.Name:
     """A name that is read."""
@@ -90,3 +93,8 @@ def constants_of(node: ast.expr) -> dict[str, object]:
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
     """The indices between the brackets."""
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def index_with(node: ast.Subscript, parts: list[ast.expr]) -> ast.expr:
+    """What stands between the brackets, with other indices, as many as there are."""
+    return ast.copy_location(ast.Tuple(parts, ast.Load()), node.slice) if isinstance(node.slice, ast.Tuple) else parts[0]

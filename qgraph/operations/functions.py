@@ -176,15 +176,16 @@ def _rounded() -> Iterator[Operation]:
     )
     yield typed(popcount, lambda rules, code: rules.bit_count, owner="python")
     yield _spelled(math.gcd, _gcd_of_python, result="float", owner="python")
-    yield _spelled(np.gcd, _gcd, takes="integers")
-    yield _spelled(np.lcm, _lcm, takes="integers")
+    # A literal takes the type of the other number, which the code of a function does not know of its parameters.
+    yield typed(np.gcd, lambda rules, code: rules.spelled(_gcd, alike=True), takes="integers")
+    yield typed(np.lcm, lambda rules, code: rules.spelled(_lcm, alike=True), takes="integers")
     yield _spelled(np.signbit, _signbit, takes="real numbers")
     yield typed(_wide, lambda rules, code: rules.widened)
 
 
 def _lcm(a: Any, b: Any) -> Any:
     common = np.gcd(a, b)
-    return abs(a // common * b) if common else common
+    return abs(a) // common * abs(b) if common else common
 
 
 def _signbit(value: Any) -> bool:

@@ -142,6 +142,36 @@ def test_zero_dimensions(check):
     check(zero_d, lambda: (np.array(5.0), np.arange(4.0), np.array(77.0)))
 
 
+@qgraph.func
+def grown(a, by):
+    a += by
+    if by > 1:
+        a -= 1
+    return a * 2
+
+
+def zero_d_updates(a, n, out):
+    a += out[1]
+    n //= 3
+    other = a
+    other *= np.sum(out)
+    for t in qgraph.serial(range(3)):
+        if t > 0:
+            a -= t
+        for i in range(out.shape[0]):
+            out[i] += a
+    while n < 50:
+        n |= 1
+        n <<= 2
+    t = np.ones(())
+    t += grown(a, out[2])
+    out[0] = t
+
+
+def test_a_name_without_axes_is_updated_in_place(check):
+    check(zero_d_updates, lambda: (np.array(5.0), np.array(10), np.arange(4.0)))
+
+
 def rank_five(x, y):
     for i in range(x.shape[0]):
         for j in range(x.shape[4]):

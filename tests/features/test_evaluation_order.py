@@ -134,6 +134,46 @@ def part_by_numbas(x, y):
     y[y[0, 0] % 2 :, 0] = compiled(y)
 
 
+def index_by_numbas(x, y):
+    x[y[0, 0] % 2, compiled(y) % 3] = y[compiled(y) % 3, y[0, 0] % 3]
+    x[compiled(y) % 3, y[0, 0] % 3] += compiled(y)
+
+
+def range_by_numbas(x, y):
+    for i in qgraph.serial(range(compiled(y) - 7, compiled(y) - 4)):
+        x[i, 0] += compiled(y)
+        for j in range(3):
+            x[i, j] += y[0, 0]
+    for i in range(compiled(y) - 7, compiled(y) - 5):
+        x[i, 1] = y[0, 0]
+
+
+def bounds(x, y):
+    x[y[0, 0] : stores(y) % 5, 0] = 9
+    x[y[0, 0] - 1 : doubles(y) + 2] += 20
+    part = y[y[0, 0] - 2 : grows(y) % 5]
+    part[0] = np.sum(x[y[0, 2] - 6 : grows(y) % 5])
+
+
+def bounds_in_several_places(x, y):
+    x[y[0, 0] : grows(y) % 5, 1] = y[0, y[0, 0] - 1 : grows(y) % 6] = grows(y)
+
+
+def element_of_a_row(x, y):
+    x[y[0, 0]][grows(y) % 3] = y[1][doubles(y)]
+    x[y[0, 0] % 2].T[grows(y) % 3] -= y[y[0, 0] % 3][grows(y) % 3]
+
+
+def row_by_a_call(x, y):
+    x[stores(y) % 3][y[0, 0] :] = stores(y)
+    x[stores(y) % 5][stores(y) % 6 :] += y[0, 0]
+
+
+def operand_by_an_element(x, y):
+    x[0] = y[y[0, 0]] * 2 + grows(y)
+    x[1:] = np.transpose(y[:, y[0, 0] % 3 :])[0] - stores(y)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -155,6 +195,13 @@ def part_by_numbas(x, y):
         operand_of_numbas_behind_a_computed_one,
         operand_by_a_func,
         part_by_numbas,
+        index_by_numbas,
+        range_by_numbas,
+        bounds,
+        bounds_in_several_places,
+        element_of_a_row,
+        row_by_a_call,
+        operand_by_an_element,
     ],
 )
 def test_calls_change_nothing_that_was_computed_before(check, function):

@@ -225,6 +225,21 @@ def test_parameters_may_shadow_range_and_np(check):
     check(shadowed_parameter, lambda: (poisoned(6), np.arange(6.0), 4.0))
 
 
+@qgraph.func
+def underscores(v):
+    x, x_, x__ = v * 2, v + 1, v - 1
+    return x * 100 + x_ * 10 + x__
+
+
+def underscored(x, x_, y):
+    for i in range(y.shape[0]):
+        y[i] = underscores(x[i]) + x_
+
+
+def test_local_names_that_differ_in_underscores_are_not_one(check):
+    check(underscored, lambda: (np.arange(6.0), 0.5, poisoned(6)))
+
+
 def make_shadow():
     @qgraph.func
     def max(a, b):

@@ -222,3 +222,34 @@ def test_where_python_raises_every_backend_has_infinities_and_nan(rig):
     rig.run(rig.kernel(without_domain), np.ones(2), y)
     inf, nan = math.inf, math.nan
     np.testing.assert_array_equal(y, [[inf, -inf, nan, inf, inf, 0, nan], [1, 0, nan, inf, inf, 0, nan]])
+
+
+def gcd_beside_a_literal(x, y, out):
+    for i in range(x.shape[0]):
+        out[0, i] = np.gcd(x[i], 4) * 100
+        out[1, i] = np.lcm(x[i], 4) + np.gcd(6, y[i])
+        out[2, i] = np.lcm(x[i], y[i])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_gcd_and_lcm_of_a_literal_have_the_type_of_the_other_number(check, dtype):
+    values = np.array([[127, 4, 100, -128, 0, -6], [4, 6, 3, -128, 0, 9]])
+    check(gcd_beside_a_literal, lambda: (*values.astype(dtype), np.full((3, 6), 77)))
+
+
+def complex_quotients(x, y, out):
+    for i in range(x.shape[0]):
+        out[0, i] = x[i] / y[i]
+        out[1, i] = 1 / y[i] + x[i] / 2.5
+    out[2] = x / y
+    out[3] = y / 0
+    x /= y
+    s = y[0] / y[1]
+    out[4, 0] = s
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_are_divided_by_zero_as_numpy_does(check, dtype):
+    x = np.array([0, 1 + 1j, 1, np.inf, complex(np.nan, 1), 2j, 3 - 1j], dtype)
+    y = np.array([2 - 1j, 0, 1j, complex(0, -0.0), 0, -0.0, 4 + 5j], dtype)
+    check(complex_quotients, lambda: (x.copy(), y.copy(), np.zeros((5, 7), dtype)))

@@ -298,3 +298,13 @@ def a_method_of_a_number(x):
 
 def test_a_method_of_a_number_is_returned(check):
     check(a_method_of_a_number, lambda: (np.arange(3.0) + 1,), noop=True)
+
+
+def whether_it_is(x, y):
+    given = x is not None
+    y[:] = x + (y is None)
+    return given, x is y, x is not y, np.sum(y) > 3 and x is not None
+
+
+def test_whether_an_array_is_something_is_one_boolean(check):
+    check(whether_it_is, lambda: (np.arange(4.0), np.full(4, 77.0)))

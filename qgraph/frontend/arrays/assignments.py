@@ -19,20 +19,21 @@ from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.progress import check_progress, is_progress
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
+from qgraph.frontend.inference.elementwise import check_in_place
 from qgraph.frontend.inference.ranks import is_selection, known_object, rank
-from qgraph.frontend.inference.stores import is_in_place, is_slice, ufunc_at
+from qgraph.frontend.inference.stores import is_in_place, is_slice, ufunc_at, updates_only_element
 from qgraph.frontend.names.bindings import (
     Value,
 )
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, evaluated_before, has_calls, in_order
+from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, has_calls, in_order
 from qgraph.frontend.statements.node_statements import node_statement
 from qgraph.frontend.statements.region import Region, callee, calls_func
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.syntax import unsupported_functions
-from qgraph.ir.trees import at_place, load, stored
+from qgraph.ir.trees import at_place, index_with, load, parts_of, stored
 from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, standing_for
@@ -45,10 +46,10 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         assign_selections(region, scope, node)
         return
     target = node.targets[0]
-    if len(node.targets) == 1 and isinstance(target, ast.Subscript) and calls_func(region.unit, scope, target.slice):
+    if len(node.targets) == 1 and isinstance(target, ast.Subscript) and calls_func(region.unit, scope, target):
         # Whether that gives an array of indices is known when it has been called. Python takes the value first.
-        value, index = in_order(region, scope, [node.value, target.slice])
-        assign(region, scope, ast.copy_location(ast.Assign([_at(target, index)], value), node))
+        value, array, *index = in_order(region, scope, [node.value, target.value, *parts_of(target)])
+        assign(region, scope, ast.copy_location(ast.Assign([_at(target, array, index)], value), node))
         return
     if any(is_slice(scope, place) for place in places):
         if len(places) == 1 and may_be_vector(scope, node.value):
@@ -67,8 +68,8 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     _to_names(region, scope, node)
 
 
-def _at(target: ast.Subscript, index: ast.expr) -> ast.Subscript:
-    return ast.copy_location(ast.Subscript(target.value, index, target.ctx), target)
+def _at(target: ast.Subscript, array: ast.expr, index: list[ast.expr]) -> ast.Subscript:
+    return ast.copy_location(ast.Subscript(array, index_with(target, index), target.ctx), target)
 
 
 def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -162,10 +163,16 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
+    if updates_only_element(scope, node):
+        assert isinstance(node.target, ast.Name)
+        name = standing_for(load(node.target.id), node.target)
+        check_in_place(scope, node, name, node.value)
+        element = ast.Subscript(name, ast.Tuple([], ast.Load()), ast.Store())
+        node = ast.copy_location(ast.AugAssign(at_place(element, node.target), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript):
         # Python computes the index, reads what is there, and then takes the value, which may change both.
-        index = evaluated_before(region, scope, node.target.slice, [node.value])
-        node = ast.copy_location(ast.AugAssign(_at(node.target, index), node.op, node.value), node)
+        array, *index = in_order(region, scope, [node.target.value, *parts_of(node.target)], before=node.value)
+        node = ast.copy_location(ast.AugAssign(_at(node.target, array, index), node.op, node.value), node)
     if isinstance(node.target, ast.Subscript) and is_selection(scope, node.target):
         assign_selection(region, scope, node, node.target, node.value)
         return
@@ -176,6 +183,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
             assign_slice(region, scope, node, node.target, node.value)
         return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
+        _fitting(scope, node.target, node.value)
         region.run(scope).statement(scope, node)
         return
     assign(region, scope, as_assignment(node))

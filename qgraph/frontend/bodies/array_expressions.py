@@ -18,12 +18,11 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.trees import parts_of
+from qgraph.ir.trees import MEMBERSHIP, parts_of
 from qgraph.language import Func
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.source import as_written
 
-_NO_ARRAYS = (ast.In, ast.NotIn, ast.Is, ast.IsNot)
 # Expressions that may be computed of whole arrays.
 ARRAY_EXPRESSIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)
 # NumPy's functions and methods of arrays that all backends compile as they are: of floats and complex numbers, of some types
@@ -58,7 +57,7 @@ def is_reduced(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int], conditi
         if node not in conditions and _takes_arrays(scope, node, ranks):
             raise new_array(scope, node) if rank(scope, node, ranks) else _not_in_loops(scope, node)
         return False
-    told = node in conditions or (isinstance(node, ast.Compare) and isinstance(node.ops[0], _NO_ARRAYS))
+    told = node in conditions or (isinstance(node, ast.Compare) and isinstance(node.ops[0], MEMBERSHIP))
     if not told and rank(scope, node, ranks):
         raise new_array(scope, node)
     return False

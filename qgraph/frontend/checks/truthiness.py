@@ -18,11 +18,9 @@ from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Program, Task
-from qgraph.ir.trees import operands_of, parts_of
+from qgraph.ir.trees import MEMBERSHIP, operands_of, parts_of
 from qgraph.operations.table import OPERATIONS
 from qgraph.source import Span
-
-_MEMBERSHIP = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
 def refuse_arrays_as_conditions(program: Program) -> None:
@@ -100,7 +98,7 @@ class _Conditions:
             case ast.Attribute(value=array, attr=attr) if attr == "T" or unsupported_functions.of_attribute(attr):
                 return self._is_array(array)
             case ast.Compare(ops=ops):
-                return not any(isinstance(op, _MEMBERSHIP) for op in ops) and any(map(self._is_array, operands_of(node)))
+                return not any(isinstance(op, MEMBERSHIP) for op in ops) and any(map(self._is_array, operands_of(node)))
             case ast.BinOp() | ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert()):
                 return any(map(self._is_array, operands_of(node)))
             case ast.Call():

@@ -23,7 +23,7 @@ from qgraph.frontend.inference.ranks import (
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
-from qgraph.ir.trees import constants_of, operands_of
+from qgraph.ir.trees import MEMBERSHIP, constants_of, operands_of
 from qgraph.operations.library_functions import LibraryFunction
 from qgraph.operations.table import OPERATIONS, operation
 
@@ -72,9 +72,9 @@ def _sample(scope: Scope, node: ast.expr, numbers: _Numbers | None) -> Any:
         case ast.Subscript(value=value):
             array = _sample(scope, value, numbers)
             return array[0] if rank(scope, value) and not rank(scope, node) else array
-        case ast.Compare(ops=[_]) if rank(scope, node):
+        case ast.Compare(ops=[op]) if rank(scope, node) or isinstance(op, MEMBERSHIP):
             # Whatever an array is compared with.
-            return np.ones(1, np.bool_)
+            return np.ones(1, np.bool_) if rank(scope, node) else True
         case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]) if type(op) in OPERATIONS.by_syntax:
             return OPERATIONS.by_syntax[type(op)].functions[0](
                 *(_sample(scope, operand, numbers) for operand in operands_of(node))

@@ -17,7 +17,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, St
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.trees import at_place, constants_of, operands_of, parts_of
+from qgraph.ir.trees import MEMBERSHIP, at_place, constants_of, operands_of, parts_of
 from qgraph.language import Func
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
@@ -64,6 +64,8 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
             ranks = rank(scope, left, found), rank(scope, right, found)
             # Of stacks of matrices, a vector takes one dimension away.
             return max(0, max(ranks) - ranks.count(1)) if isinstance(node.op, ast.MatMult) and 0 not in ranks else max(ranks)
+        case ast.Compare(ops=ops) if isinstance(ops[0], MEMBERSHIP):
+            return 0
         case ast.UnaryOp() | ast.Compare() | ast.BoolOp():
             return max(rank(scope, part, found) for part in operands_of(node))
         case ast.IfExp(body=body, orelse=orelse):

@@ -7,12 +7,20 @@ import ast
 import numpy as np
 
 from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.names.bindings import LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
 
 
 def is_in_place(scope: Scope, node: ast.AST) -> bool:
     """Whether a statement such as `x *= 2` changes the elements of the array ``x``."""
     return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and rank(scope, node.target) > 0
+
+
+def updates_only_element(scope: Scope, node: ast.AugAssign) -> bool:
+    """Whether a statement such as `x *= 2` changes the element of ``x``, an array without axes."""
+    bound = known(scope, node.target) if isinstance(node.target, ast.Name) else None
+    is_array = isinstance(bound, ViewRef) or (isinstance(bound, LeafRef) and bound.is_array)
+    return is_array and not rank(scope, node.target)
 
 
 def is_slice(scope: Scope, target: ast.expr) -> bool:

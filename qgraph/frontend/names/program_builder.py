@@ -294,4 +294,7 @@ class ProgramBuilder:
             while name in self.leaves:
                 name += "_"
             return name
-        return name + "_" if name in self.leaves or name.startswith("_") else name
+        base = name.rstrip("_")
+        ends = [len(leaf) - len(base) for leaf in self.leaves if leaf.rstrip("_") == base]
+        # Of names that differ in underscores at their ends each gets as many: they stay different.
+        return name + "_" * (1 + max(ends, default=0)) if ends or name.startswith("_") else name

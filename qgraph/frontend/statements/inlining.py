@@ -29,7 +29,7 @@ from qgraph.frontend.statements.returns import (
     returns_structure,
 )
 from qgraph.ir.argument_types import StructType
-from qgraph.ir.trees import assign, at_place, load, names_in
+from qgraph.ir.trees import assign, at_place, index_with, load, names_in, parts_of
 from qgraph.language import Func
 from qgraph.source import as_written, copied, standing_for
 
@@ -177,10 +177,10 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def bounds_call(region: Region, found: LoopCall) -> bool:
-    """Whether a bound of a range calls a func, which may write arrays, or reduces one: both happen once, in their order."""
+    """Whether a bound of a range calls what may write arrays, or reduces one: both happen once, in their order."""
     unknown = [part for part in found.call.args if host_expression(region.unit, found.scope, part) is None]
     calls = [child for part in unknown for child in ast.walk(part) if isinstance(child, ast.Call)]
-    return any(callee(found.scope, call) is not None for call in calls) or any(
+    return any(callee(found.scope, call) is not None or is_opaque(found.scope, call) for call in calls) or any(
         has_calls(region, found.scope, part) for part in unknown
     )
 
@@ -224,14 +224,9 @@ def with_named_base(region: Region, scope: Scope, node: ast.Subscript) -> ast.Su
     return node
 
 
-def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-    """``nodes`` evaluated one after the other, as the operands of one expression are."""
-    return _Calls(region, scope).in_order(copied([*nodes]))
-
-
-def evaluated_before(region: Region, scope: Scope, node: ast.expr, rest: Sequence[ast.expr]) -> ast.expr:
-    """``node`` evaluated before ``rest``: what calls in that may change of it is held."""
-    return _Calls(region, scope).before(copied(node), rest)
+def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr], *, before: ast.expr | None = None) -> list[ast.expr]:
+    """``nodes`` evaluated one after the other, as the operands of one expression are, and ``before`` another one."""
+    return _Calls(region, scope).in_order(copied([*nodes]), rest=[] if before is None else [before])
 
 
 def has_calls(region: Region, scope: Scope, node: ast.AST) -> bool:
@@ -345,7 +340,11 @@ class _Calls(ast.NodeTransformer):
             name = self._name("made", node)
             self._scope.names[name] = bind_value(self._region, self._scope, node.value)
             node.value = _load(name, node.value)
-        self.generic_visit(node)
+        if isinstance(node, ast.Subscript):
+            node.value, *index = self.in_order([node.value, *parts_of(node)])
+            node.slice = index_with(node, index)
+        else:
+            self.generic_visit(node)
         if _is_computed(self._scope, node.value):
             node.value = self.array(node.value)
         return self.array(node) if self._region.arrays.makes(self._scope, node) else node
@@ -387,6 +386,12 @@ class _Calls(ast.NodeTransformer):
         node.elts = self.in_order(node.elts, named=True)
         return node
 
+    def visit_Slice(self, node: ast.Slice) -> ast.expr:
+        names = [name for name, part in ast.iter_fields(node) if part is not None]
+        for name, part in zip(names, self.in_order([getattr(node, name) for name in names]), strict=True):
+            setattr(node, name, part)
+        return node
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         if not any(has_calls(self._region, self._scope, value) for value in node.values[1:]):
             node.values[0] = self.visit(node.values[0])
@@ -424,39 +429,37 @@ class _Calls(ast.NodeTransformer):
         result: ast.expr = self.visit(ast.fix_missing_locations(ast.copy_location(made, node)))
         return result
 
-    def in_order(self, nodes: list[ast.expr], *, named: bool = False) -> list[ast.expr]:
-        """``nodes`` one after the other; what a later one may change of an earlier one is held.
+    def in_order(self, nodes: list[ast.expr], *, rest: Sequence[ast.expr] = (), named: bool = False) -> list[ast.expr]:
+        """``nodes`` one after the other, and before ``rest``; what a later one may change of an earlier one is held.
 
         ``named``: each gets a name of its own later, as the parts of a tuple do.
         """
-        return [self.before(node, nodes[position + 1 :], named=named) for position, node in enumerate(nodes)]
+        return [self._before(node, [*nodes[at + 1 :], *rest], named=named) for at, node in enumerate(nodes)]
 
-    def before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
+    def _before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
         """One of ``in_order``, with what comes behind it."""
         value = evaluated(self._region, self._scope, node) if named else self.visit(node)
-        follows = any(has_calls(self._region, self._scope, later) for later in rest)
-        if (follows or calls_func(self._region.unit, self._scope, *rest)) and not self._is_part(value, rest):
+        calls = calls_func(self._region.unit, self._scope, *rest)
+        if rank(self._scope, value) and not calls:
+            # Reductions, and new arrays, change nothing.
+            return value
+        if calls or any(has_calls(self._region, self._scope, later) for later in rest):
             return held(self._region, self._scope, value)
         return value
-
-    def _is_part(self, node: ast.expr, rest: Sequence[ast.expr]) -> bool:
-        """Whether ``node`` is a part of an array, or an array that no call in ``rest`` can change."""
-        if rank(self._scope, node) == 0:
-            return False
-        return not calls_func(self._region.unit, self._scope, *rest) or is_place(self._scope, node)
 
 
 def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     """``node``, or where it reads array elements, the name of a scalar, or of a new array, that keeps its value of now.
 
-    An index of several axes, or a slice, keeps its parts.
+    An index of several axes, or a slice, keeps its parts. A part of an array is a name for the part that it is now.
     """
     if isinstance(node, ast.Tuple):
         return ast.copy_location(ast.Tuple([held(region, scope, part) for part in node.elts], node.ctx), node)
     if isinstance(node, ast.Slice):
         parts = (None if part is None else held(region, scope, part) for part in (node.lower, node.upper, node.step))
         return ast.copy_location(ast.Slice(*parts), node)
-    if rank(scope, node) == 0 and not any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node)):
+    is_read = any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node))
+    if not is_read and (rank(scope, node) == 0 or is_place(scope, node)):
         return node
     name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"
     scope.names[name] = bind_value(region, scope, node)

@@ -174,3 +174,30 @@ def cube_root(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.V
         return call_library(context, builder, "cbrt", sig.return_type, args)
     name = "cbrtf" if sig.return_type == types.float32 else "cbrt"
     return call_external(builder, name, args)
+
+
+def divide_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a / b`` of complex numbers as NumPy computes it, by Smith's rule: inf or nan for b == 0, where Numba's code raises."""
+    kind = sig.return_type
+    a, b = (context.make_complex(builder, kind, value) for value in args)
+    sizes = [call_library(context, builder, "fabs", kind.underlying_float, (part,)) for part in (b.real, b.imag)]
+    by_imaginary = builder.not_(builder.fcmp_ordered(">=", *sizes))
+    large, small = _swapped(builder, by_imaginary, b.real, b.imag)
+    first, second = _swapped(builder, by_imaginary, a.real, a.imag)
+    ratio = builder.fdiv(small, large)
+    scale = builder.fdiv(ir.Constant(large.type, 1.0), builder.fadd(large, builder.fmul(small, ratio)))
+    turned = builder.fmul(first, ratio)
+    imaginary = builder.select(by_imaginary, builder.fsub(turned, second), builder.fsub(second, turned))
+    parts = (builder.fadd(first, builder.fmul(second, ratio)), imaginary)
+    by_zero = builder.fcmp_ordered("==", builder.fadd(*sizes), ir.Constant(large.type, 0.0))
+    result = context.make_complex(builder, kind)
+    result.real, result.imag = (
+        builder.select(by_zero, builder.fdiv(part, sizes[0]), builder.fmul(value, scale))
+        for part, value in zip((a.real, a.imag), parts, strict=True)
+    )
+    return result._getvalue()
+
+
+def _swapped(builder: ir.IRBuilder, test: ir.Value, first: ir.Value, second: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Two numbers, in the other order where ``test`` holds."""
+    return builder.select(test, second, first), builder.select(test, first, second)

@@ -49,9 +49,10 @@ Rule = Callable[[Any, tuple[Any, ...]], Choice | None]
 
 @dataclass(frozen=True, slots=True)
 class PythonImpl:
-    """A word that means a plain Python function, compiled under the same rules."""
+    """A word that means a plain Python function, compiled under the same rules. ``alike``: of operands of one type."""
 
     function: Callable[..., Any]
+    alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,8 @@ class OperationType(_Callable, _Opaque):
         meaning = self._meaning
         if isinstance(meaning, PythonImpl):
             self._check_either(context, args)
+            if meaning.alike:
+                args = _joined(context, args)
             return self._delegate(context, context.function_word(meaning.function), args, kws)
         if isinstance(meaning, Alias):
             if any(isinstance(arg, types.Complex) for arg in args):
@@ -291,6 +294,13 @@ class OperationType(_Callable, _Opaque):
     def get_impl_key(self, sig: Any) -> object:
         """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
+
+
+def _joined(context: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    try:
+        return (join_all(args),) * len(args)
+    except NumberError as error:
+        raise context.typing_error(str(error)) from error
 
 
 def half_made(name: str, kind: Any) -> str:

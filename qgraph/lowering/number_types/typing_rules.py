@@ -151,7 +151,10 @@ def divide(typing: NumberTyping, args: Types) -> Choice | None:
     """``/``: of integers F."""
     if len(args) != 2:
         return None
-    return _same(typing.float_type if all(map(is_integral, args)) else join_all(args), 2, code.true_divide)
+    joined = typing.float_type if all(map(is_integral, args)) else join_all(args)
+    if isinstance(joined, types.Complex):
+        return Choice((joined,) * 2, joined, function_llvm.divide_complex)
+    return _same(joined, 2, code.true_divide)
 
 
 def power(typing: NumberTyping, args: Types) -> Choice | None:
