@@ -29,6 +29,7 @@ from qgraph.lowering.codegen.task_codegen import (
     STAMP_NAMES,
     has_loops,
     kernel_code,
+    notes_line,
     one_thread_body,
     operations,
     parameters_of,
@@ -59,8 +60,9 @@ Arrays = tuple[tuple[str, tuple[str, ...]], ...]
 # The most nodes of the syntax tree of a light loop's body; and how many light loops, joined, are still light.
 _LIGHT = 200
 _MOST_LIGHT = 3
-# Those of a grid that note when they have ended.
+# Those of a grid that may note when they have ended, and the variable that says so.
 _LAST_BLOCKS = 32
+_NOTES = "_stamp_notes"
 
 
 class Kernels:
@@ -323,29 +325,25 @@ def _with_decision(node: Node, change: Callable[[Task], Task]) -> Node:
 
 
 def _stamp(node: Node) -> Statements:
-    """What the first thread of a kernel does for a profile: it notes the time."""
+    """For a profile the first thread of a kernel notes the time. That of each of the last blocks may note its end."""
     if not node.stamp:
         return []
-    return generated(f"if {_first_of('threadIdx', 'blockIdx')}:", *indented(stamp_lines(node.stamp, alone=False)))
+    stamp = generated(f"if {_first_of('threadIdx', 'blockIdx')}:", *indented(stamp_lines(node.stamp, alone=False)))
+    if not node.ends:
+        return stamp
+    x, y, z = (f"_cuda.blockIdx.{axis}" for axis in "xyz")
+    columns, rows, layers = (f"_cuda.gridDim.{axis}" for axis in "xyz")
+    last = f"{x} + {columns} * ({y} + {rows} * {z}) >= {columns} * {rows} * {layers} - {_LAST_BLOCKS}"
+    return [*stamp, *generated(f"if {_first_of('threadIdx')}:", f"    if {last}:", f"        {notes_line(_NOTES)}")]
 
 
 def _with_end(node: Node, body: Statements) -> Statements:
-    """The body of a kernel in which, for a profile, the first thread of each of the last blocks notes when it has ended.
-
-    Of all blocks it would be too many updates of one word: on an H200 they took 1.2 us of a kernel of 2,048 rows.
-    """
+    """The body of a kernel in which, for a profile, what ``_stamp`` chose notes when it has ended."""
     if not node.ends:
         return body
-    sizes, places = ((f"_cuda.{kind}.{axis}" for axis in "xyz") for kind in ("gridDim", "blockIdx"))
-    columns, rows, layers = sizes
-    x, y, z = places
-    lines = (
-        f"if {_first_of('threadIdx')}:",
-        f"    if {x} + {columns} * ({y} + {rows} * {z}) >= {columns} * {rows} * {layers} - {_LAST_BLOCKS}:",
-        f"        _atomic_max({WORDS}, {ENDED}, _clock())",
-    )
+    lines = (f"if {_NOTES}:", f"    _atomic_max({WORDS}, {ENDED}, _clock())")
     returns = _BeforeReturns(lambda: generated(*lines))
-    return [*returns.visit(ast.Module([*body], [])).body, *generated(*lines)]
+    return [*generated(f"{_NOTES} = False"), *returns.visit(ast.Module([*body], [])).body, *generated(*lines)]
 
 
 class _BeforeReturns(ast.NodeTransformer):
