@@ -20,7 +20,8 @@ TOTALS = HEAD + 2 * CAPACITY
 # The totals of a stamp.
 EACH = 4
 TIMES, ELAPSED, IDLE, SAMPLES = range(EACH)
-# The kernels behind the first stamps, and one in so many later ones, note when their last blocks end: that takes 1.2 us on an H200.
+# The kernels behind the first stamps, and one in so many later ones, note when their last blocks end,
+# which takes 1.2 us on an H200.
 # A prime number, so that of a loop's kernels it is each in its turn.
 ALL_OF, ONE_IN = 64, 31
 # The number that stands for the time before the first stamp, and that of the last stamp of all.
