@@ -253,3 +253,19 @@ def test_complex_numbers_are_divided_by_zero_as_numpy_does(check, dtype):
     x = np.array([0, 1 + 1j, 1, np.inf, complex(np.nan, 1), 2j, 3 - 1j], dtype)
     y = np.array([2 - 1j, 0, 1j, complex(0, -0.0), 0, -0.0, 4 + 5j], dtype)
     check(complex_quotients, lambda: (x.copy(), y.copy(), np.zeros((5, 7), dtype)))
+
+
+def square_roots(x, z, out):
+    out[0] = x**0.5
+    out[1] = np.power(x, 0.5) + (2 * x) ** 0.5
+    for i in range(x.shape[0]):
+        out[2, i] = x[i] ** 0.5
+    x **= 0.5
+    z[:] = z**0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_power_one_half_of_an_array_is_the_square_root(check, dtype):
+    x = np.array([-0.0, 0.0, -np.inf, np.inf, np.nan, 2, -1], dtype)
+    z = np.array([4, -4, 3 + 4j, 0], "complex64" if dtype == "float32" else "complex128")
+    check(square_roots, lambda: (x.copy(), z.copy(), np.zeros((3, 7), dtype)))

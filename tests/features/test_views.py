@@ -895,3 +895,21 @@ def test_the_length_of_a_view_is_a_number_in_bodies(check):
 
     for a in (5, 0):
         check(kernel, lambda a=a: (np.arange(1.0, 8), np.zeros(20), a))
+
+
+def test_a_part_without_axes_has_no_name():
+    """In NumPy it is an array, which shares its element; of a number that it is now nobody need ask."""
+
+    def named(x, y):
+        q = x[..., 0]
+        x[0] = 5.0
+        y[0] = q
+
+    def used(x, y):
+        y[0] = x[..., 0] + 1.0
+
+    with pytest.raises(qgraph.KernelSyntaxError, match=r"which shares its element with `x`"):
+        qgraph.kernel(backend="cpu")(named)(np.ones(3), np.ones(3))
+    y = np.zeros(1)
+    qgraph.kernel(backend="cpu")(used)(np.ones(3), y)
+    assert y[0] == 2.0

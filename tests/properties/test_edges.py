@@ -43,12 +43,14 @@ def loaded(folder: Path, source: str, number: int) -> ModuleType:
     return module
 
 
-def counted_lines():
-    """A trace function that ends what takes too many lines."""
+def counted_lines(file: str):
+    """A trace function that ends what takes too many lines of ``file``: what is imported meanwhile has more."""
     left = MOST_LINES
 
     def trace(frame, event, argument):
         nonlocal left
+        if frame.f_code.co_filename != file:
+            return None
         left -= 1
         if left < 0:
             raise Endless
@@ -60,7 +62,7 @@ def counted_lines():
 def as_python(kernel, values):
     """What plain Python returns, or the exception that it ends with."""
     outer = sys.gettrace()
-    sys.settrace(counted_lines())
+    sys.settrace(counted_lines(kernel.__wrapped__.__code__.co_filename))
     try:
         return kernel.reference(*values), None
     except Exception as error:  # noqa: BLE001 - plain Python raises what it likes

@@ -41,6 +41,8 @@ class Elementwise(ABC):
         if rank(self.scope, node, self._ranks) == 0:
             return self._number(node)
         match node:
+            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=0.5)) if self._has_root(base):
+                return self._root(base, node)
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
                 # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
                 return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
@@ -63,8 +65,19 @@ class Elementwise(ABC):
             "use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
         )
 
+    def _has_root(self, node: ast.expr) -> bool:
+        dtype = element_type(self.scope, node)
+        return dtype is not None and dtype.kind in "fc" and dtype.itemsize >= np.float32().itemsize
+
+    def _root(self, base: ast.expr, node: ast.expr) -> ast.expr:
+        """The power 0.5 of an array, which NumPy computes as the square root: -inf gives nan, and -0.0 itself."""
+        return at_place(word(self.scope, np.sqrt, self.visit(base)), node)
+
     def _call(self, node: ast.Call) -> ast.expr:
         function = known_object(self.scope, node.func)
+        match node.args:
+            case [base, ast.Constant(value=0.5)] if function is np.power and self._has_root(base):
+                return self._root(base, node)
         if node.keywords:
             raise self.scope.error(
                 f"`{as_written(node)}` is given `{node.keywords[0].arg}` by name",
