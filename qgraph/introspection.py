@@ -227,8 +227,8 @@ class Introspection(Generic[Parameters, Result]):
         """Call the kernel with the clock read between its tasks: the time of each, and of device loops their iterations.
 
         The call does what a call does, on the arguments themselves. It is compiled apart: the first one warms up.
-        Tasks run one after another. On CUDA each kernel notes when it begins, behind its wait for the one before it, and when
-        its blocks end. In a block that watches this kernel the profile has the rows that the call told, too.
+        Tasks run one after another. On CUDA each kernel notes when it begins, behind its wait for the one before it, and some
+        when they end. In a block that watches this kernel the profile has the rows that the call told, too.
 
         Raises:
             CudaError: a stream is being captured into a graph: nothing ran.
