@@ -1,1 +1,2 @@
-"""``kernel.profile``: the time of each task and of each iteration of device loops. ``profile.py`` is all of it."""
+"""``kernel.profile``: the time of each task and of each iteration of device loops. ``copy_bandwidth.py`` is what they are
+compared with."""

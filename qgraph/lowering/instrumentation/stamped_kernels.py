@@ -1,8 +1,8 @@
 """GraphPlan -> GraphPlan: kernels read the clock when they begin and end, for ``profile``.
 
-One thread does, when what its kernel waits for is done, and of some kernels one of each of the last blocks at its end. The nodes
-are those of the plan without stamps, fused as there, but they run one after another. A node of its own reads the clock before
-what is no kernel, and behind all nodes.
+One thread does, when what its kernel waits for is done, and of some kernels one of each of the last blocks, at its end. The
+nodes are those of the plan without stamps, fused as there, but they run one after another. A node of its own reads the clock
+before what is no kernel, and behind all nodes.
 """
 
 from __future__ import annotations
