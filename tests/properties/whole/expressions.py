@@ -108,7 +108,7 @@ class Expressions:
         """A literal, a name, or an element."""
         options = [weak(self.choices.integer(0, 3)), *scope.numbers]
         options += [self._element(a) for a in scope.arrays if not a.empty and a.kind != "bool" and self.choices.maybe(20)]
-        options += [self._changing(a) for a in scope.arrays if _is_changed(a) and self.choices.maybe(30)]
+        options += [self._changing(a) for a in scope.arrays if is_changed(a) and self.choices.maybe(30)]
         if self.choices.maybe(15):
             options.append(Whole(Value("0.5", "float", 0, 1, grain=1, atom=True), WEAK))
         return self.choices.pick(options)
@@ -130,7 +130,7 @@ class Expressions:
 
     def _changing(self, a: Whole) -> Whole:
         """A call that changes an element of an array, and is 2."""
-        return Whole(Value(f"{self.choices.pick(('bump', 'bumps'))}{len(a.shape)}({a.text})", "int", 2, 2, atom=True), WEAK)
+        return Whole(Value(changing(self.choices, a), "int", 2, 2, atom=True), WEAK)
 
     def _operand(self, scope: Scope) -> Whole:
         made = self.choices.pick([a for a in scope.arrays if a.shape] or scope.arrays)
@@ -341,7 +341,12 @@ def {word}{axes}(v):
 }
 
 
-def _is_changed(a: Whole) -> bool:
+def changing(choices: Choices, a: Whole) -> str:
+    """A call that changes an element of an array, and is 2."""
+    return f"{choices.pick(('bump', 'bumps'))}{len(a.shape)}({a.text})"
+
+
+def is_changed(a: Whole) -> bool:
     """Whether ``CHANGING`` takes an array: it is an argument or has a name, and holds what they store."""
     named = a.writable and a.text.isidentifier() and not a.empty
     return (

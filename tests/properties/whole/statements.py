@@ -239,7 +239,7 @@ class Statements:
         if not arrays:
             return None
         writer = Stores(self.state, self.expressions)
-        write = self.choices.pick((writer.masked, writer.indexed, writer.indexed, writer.selected))
+        write = self.choices.pick((writer.masked, writer.indexed, writer.indexed, writer.selected, writer.called))
         lines = write(self.choices.pick(arrays), place.scope)
         return None if lines is None else (lines, place.scope)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tests.properties.state import State
 from tests.properties.values import UNSIGNED, WEAK, fits
-from tests.properties.whole.expressions import Expressions, Scope
+from tests.properties.whole.expressions import Expressions, Scope, changing, is_changed
 from tests.properties.whole.selections import index_of, mask_of, new_index
 from tests.properties.whole.values import Dim, Whole, valued
 
@@ -63,6 +63,20 @@ class Stores:
         if choices.maybe(30):
             lines.append(f"{name} = {choices.pick((f'{name}[1:]', f'{name}[::-1]', f'{name} * 1'))}")
         return [*lines, f"{target.text}[:{choices.pick((f'len({name})', f'{name}.size'))}] = {name}"]
+
+    def called(self, target: Whole, scope: Scope) -> _Lines | None:
+        """``x[c[0] : f(c)] = v``, where ``f`` changes ``c``: Python takes the value first, then the bounds in order."""
+        choices = self.state.choices
+        arrays = [a for a in scope.arrays if is_changed(a)]
+        if not arrays:
+            return None
+        array = choices.pick(arrays)
+        first, call = f"{array.text}[{', '.join('0' * len(array.shape))}] % 3", changing(choices, array)
+        part = choices.pick((f"{first} : {first} + {call}", f"{call} - {first} :", f"{first} : {call} + {first}"))
+        place = f"{target.text}[{part}]"
+        if choices.maybe(30):
+            place = f"{target.text}[{choices.pick((f'{first} :', f'{call} - 1 :'))}][{part}]"
+        return self._assigned(target, place, self._number(target, scope), "")
 
     # --- parts ---
 
