@@ -252,6 +252,8 @@ class Introspection(Generic[Parameters, Result]):
                 found = self._profiled(*args, **kwargs)
             ran = self._profiled._ran.specialisation
         result, words = found if isinstance(found, tuple) else (None, found)
+        # Waits, and raises what the call left to be told.
+        words = to_numpy(words)
         tree = self._source.tree
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
         runner = self._profiled if watch is None else self._profiled._watchers.kernel
@@ -260,7 +262,7 @@ class Introspection(Generic[Parameters, Result]):
         moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}
         copied = copy_bandwidth(kind, ran.variant.backend, ran.variant.device) if moved else None
         told = None if watch is None else watch.history
-        return profile_of(self._source.name, source, result, ran, to_numpy(words), moved, copied, told)
+        return profile_of(self._source.name, source, result, ran, words, moved, copied, told)
 
     def vjp(self, function: Function) -> Function:
         """Mark a function, or a kernel, as the gradients of this kernel: its vector-Jacobian product.
