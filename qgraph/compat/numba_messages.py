@@ -25,8 +25,8 @@ UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 #: An error inside another one, with its class.
 INNER = re.compile(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)")
-#: An array where a number belongs, assigned to an element.
-ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>array\(.*?\))\)")
+#: An array, or a vector of qgraph's, where a number belongs, assigned to an element.
+ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>(?:array|vec\d+|mat\d+x\d+)\(.*?\))\)")
 #: An array without axes where a number belongs.
 WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
 #: The CUDA target: something, often a function of Numba's own, makes an array.
