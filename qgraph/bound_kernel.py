@@ -254,8 +254,9 @@ class _Arguments:
                     f"the kernel has no argument `{name}`", hint=f"its arguments are {', '.join(values) or 'none'}"
                 )
             if not isinstance(values[name], _NUMBERS) or type(values[name]) is not type(number):
+                bound, given = type(values[name]).__name__, type(number).__name__
                 raise ArgumentError(
-                    f"`{name}` was bound as {type(values[name]).__name__}, and launched with {type(number).__name__}",
+                    f"`{name}` was bound as {bound}, " + ("no number" if bound == given else f"and launched with {given}"),
                     hint="a launch takes other numbers, of the same types; bind other arguments anew",
                 )
         return self._kernel._run((*{**values, **numbers}.values(), *self.values[len(self._given) :]))

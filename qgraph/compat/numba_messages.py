@@ -21,12 +21,15 @@ PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \
 FIRST_LINE = re.compile(r'typing of intrinsic-call at .+ \(1\)\s+File ".+", line 1:')
 #: A global of this ``name`` has no type.
 UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
+#: A ``name`` has two types, or what a function returns.
+TWO_TYPES = re.compile(r"Cannot unify (?P<one>.+) and (?P<other>.+) for '(?P<name>\w+)(?:\.\d+)?', defined at")
+TWO_RESULTS = re.compile(r"Can't unify return type from the following types: (?P<types>.+)")
 #: A literal's type, with the value.
 LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 #: An error inside another one, with its class.
 INNER = re.compile(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)")
-#: An array where a number belongs, assigned to an element.
-ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>array\(.*?\))\)")
+#: An array, or a vector of qgraph's, where a number belongs, assigned to an element.
+ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>(?:array|vec\d+|mat\d+x\d+)\(.*?\))\)")
 #: An array without axes where a number belongs.
 WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
 #: The CUDA target: something, often a function of Numba's own, makes an array.

@@ -1870,6 +1870,18 @@ def type_none_on_one_path():
 
 
 @bad(TYPES)
+def type_tuples_of_two_lengths():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            p = (1, 2)
+            if i > 2:
+                p = (1, 2, 3)
+            x[i] = p[0]
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
 def type_a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):

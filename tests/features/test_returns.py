@@ -308,3 +308,22 @@ def whether_it_is(x, y):
 
 def test_whether_an_array_is_something_is_one_boolean(check):
     check(whether_it_is, lambda: (np.arange(4.0), np.full(4, 77.0)))
+
+
+@qgraph.func
+def a_number_or_a_tuple(v):
+    if v > 2:
+        return v, 1
+    return v
+
+
+def of_two_types(x):
+    for i in range(x.shape[0]):
+        p = a_number_or_a_tuple(x[i])
+        x[i] = 1 if p is None else 2
+
+
+@pytest.mark.needs("compiler")
+def test_a_func_returns_values_of_one_type(rig):
+    with pytest.raises(qgraph.KernelTypeError, match="^a function returns values of several types: "):
+        rig.run(rig.kernel(of_two_types), np.ones(3))

@@ -122,7 +122,7 @@ def test_what_a_bound_launch_does_not_take(rig):
     for numbers, words in (
         ({"beta": 1.0}, "no argument `beta`"),
         ({"alpha": 1}, "launched with int"),
-        ({"x": rig.device(np.ones(6))}, "`x` was bound as"),
+        ({"x": rig.device(np.ones(6))}, "`x` was bound as \\w+, no number"),
         ({"n": 4.0}, "launched with float"),
     ):
         with pytest.raises(qgraph.ArgumentError, match=words):

@@ -202,12 +202,33 @@ def by_funcs(x, y, dt):
         x[i] += dt * force
 
 
+@qgraph.func
+def counted(v, k):
+    if k > 2:
+        return -v, k
+    return v * 0.5, k + 1
+
+
+@qgraph.func
+def handed_on(v, k):
+    return counted(v, k)
+
+
+def beside_numbers(x, y, dt):
+    for i in range(x.shape[0]):
+        v, k = counted(qgraph.vec(y[i]), i)
+        x[i] += dt * v
+        v, k = handed_on(v, k)
+        x[i] -= v + y[i]
+        y[i] = v * k
+
+
 def collisions(x, y, dt):
     for i in range(y.shape[0]):
         x[i % 2] += vec(y[i]) * dt
 
 
-@pytest.mark.parametrize("function", [stores, changing_places, by_funcs, collisions])
+@pytest.mark.parametrize("function", [stores, changing_places, by_funcs, beside_numbers, collisions])
 def test_rows_are_read_and_written(rig, function):
     rig.check(function, lambda: (*rows(), 0.25), tolerance=1e-12)
 
@@ -307,6 +328,31 @@ def test_columns_and_parts_are_no_rows(rig):
 
     with pytest.raises(qgraph.KernelSyntaxError, match="the length of `x\\[:, i\\]` is not known"):
         rig.kernel(column).plan(np.ones((3, 3)))
+
+
+def of_unknown_shape(x):
+    for i in range(x.shape[0]):
+        found = counted(qgraph.vec(x[i]), i)
+        x[i] += found[0]
+
+
+def stored_in_an_element(x):
+    for i in range(x.shape[0]):
+        found = counted(qgraph.vec(x[i]), i)
+        x[i, 0] = found[0]
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (of_unknown_shape, "the shape of a vector that updates a row is not known"),
+        (stored_in_an_element, "^vec3\\(.*\\) is assigned to one element of an array"),
+    ],
+)
+def test_vectors_of_unknown_shape_are_refused(rig, function, message):
+    with pytest.raises(qgraph.KernelTypeError, match=message):
+        rig.run(rig.kernel(function), rows()[0])
 
 
 # --- code ----------------------------------------------------------------------------------------------------------------

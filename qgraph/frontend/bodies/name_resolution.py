@@ -410,9 +410,10 @@ class _Rewriter(ProgressResolution, VectorResolution):
         values = [self.visit(arguments[parameter]) for parameter in dynamic]
         return at(call_of(name, *values, *map(load, leaves)), node)
 
-    def shape_of_call(self, node: ast.Call) -> Shape | None:
+    def shapes_of_call(self, node: ast.Call) -> Mapping[int | None, Shape]:
         call = self.visit(copied(node))
-        return self._body.shapes.get(call.func.id) if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else None
+        of_func = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        return self._body.shapes.get(call.func.id, {}) if of_func else {}
 
     def _compile_device(
         self, func: Func, fixed: dict[str, Binding], dynamic: Mapping[str, Private], node: ast.Call

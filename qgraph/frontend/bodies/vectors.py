@@ -10,7 +10,7 @@ import ast
 import functools
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,12 +98,12 @@ class _LastAxes:
 class VectorResolution(ArrayResolution):
     """Rewrites statements and expressions in which vectors meet rows of arrays."""
 
-    # The shape of what the function returns, where that is a vector.
-    returned: Shape | None = None
+    # The shape of what the function returns, where that is a vector, and those of its parts where it is a tuple, by position.
+    returned: Mapping[int | None, Shape] = {}
 
     @abstractmethod
-    def shape_of_call(self, node: ast.Call) -> Shape | None:
-        """The shape of what the func that ``node`` calls returns."""
+    def shapes_of_call(self, node: ast.Call) -> Mapping[int | None, Shape]:
+        """The shapes of what the func that ``node`` calls returns, as ``returned``."""
 
     def visit(self, node: ast.AST) -> Any:
         """The node in the place of ``node``; where there are vectors, it is no expression of arrays."""
@@ -170,7 +170,7 @@ class VectorResolution(ArrayResolution):
     def _shape_of_call(self, node: ast.Call) -> Shape | None:
         called = known_object(self._scope, node.func)
         if isinstance(called, Func):
-            return self.shape_of_call(node)
+            return self.shapes_of_call(node).get(None)
         if called is vectors.vec:
             return (len(node.args),) if len(node.args) != 1 else self._shape_of_only(node.args[0])
         if called is vectors.mat:
@@ -379,14 +379,30 @@ class VectorResolution(ArrayResolution):
 
     def vectors_in(self, node: ast.Assign) -> dict[str, Private]:
         """What names stand for after an assignment: vectors, and what was one before."""
-        pairs = [pair for target in node.targets for pair in _pairs(target, node.value)]
+        pairs = [pair for target in node.targets for pair in self._with_shapes(target, node.value)]
         found: dict[str, Private] = {}
-        for target, value in pairs:
-            shape = self.shape(value)
+        for target, shape in pairs:
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
             if isinstance(target, ast.Name) and isinstance(bound, Private) and (shape or bound.vector):
                 found[target.id] = replace(bound, array=None, is_tuple=False, vector=shape or ())
         return found
+
+    def _with_shapes(self, target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, Shape | None]]:
+        """What is assigned, and its shape."""
+        for each, part in _pairs(target, value):
+            if isinstance(each, ast.Tuple) and isinstance(part, ast.Call):
+                shapes = self._shapes(part)
+                yield from ((name, shapes.get(k)) for k, name in enumerate(each.elts))
+            else:
+                yield each, self.shape(part)
+
+    def _shapes(self, node: ast.expr) -> Mapping[int | None, Shape]:
+        """The shapes of an expression and its parts, as in ``returned``."""
+        if isinstance(node, ast.Call) and self.has_vectors and isinstance(known_object(self._scope, node.func), Func):
+            return self.shapes_of_call(node)
+        parts: Mapping[int | None, ast.expr] = dict(enumerate(node.elts)) if isinstance(node, ast.Tuple) else {None: node}
+        shapes = {place: self.shape(part) for place, part in parts.items()}
+        return {place: shape for place, shape in shapes.items() if shape}
 
     def with_shape(self, bound: Private, argument: ast.expr, source: SourceFunction) -> Private:
         """What a func is given, with its shape where it is a vector, or a row of an array for a func that makes vectors."""
@@ -433,7 +449,7 @@ class VectorResolution(ArrayResolution):
     def visit_Return(self, node: ast.Return) -> ast.stmt:
         """What a func gives may be a vector."""
         if node.value is not None:
-            self.returned = self.shape(node.value) or self.returned
+            self.returned = {**self.returned, **self._shapes(node.value)}
         return super().visit_Return(node)
 
 

@@ -44,7 +44,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         yield
     except refused as error:
         functions = _functions(function, called)
-        found = _unknown_global(error, functions) or sentence(error)
+        found = _unknown_global(error, functions) or _two_types(error) or sentence(error)
         raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
@@ -126,6 +126,17 @@ def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str 
             module = getattr(value, "__module__", None)
             return f"Numba has no {f'{module}.{name}' if module else name}"
     return None
+
+
+def _two_types(error: BaseException) -> str | None:
+    """What to say of a name, or a function's result, that has one type on one path and another one on another."""
+    text = messages.LITERAL.sub(r"\1", messages.COLOUR.sub("", str(error)))
+    match = None if _OWN_CODE.search(text) else messages.TWO_TYPES.search(text)
+    if match:
+        one, other = sorted((match["one"], match["other"]))
+        return f"`{match['name']}` is {one} on one path and {other} on another"
+    match = messages.TWO_RESULTS.search(text)
+    return f"a function returns values of several types: {match['types']}" if match else None
 
 
 def _name(type_text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qgraph.lowering.number_types.number_llvm import types
-from qgraph.operations import vectors
+from qgraph.operations import intrinsics, vectors
 from qgraph.operations.table import operation
 from qgraph.operations.vectors import Components, Shape
 
@@ -41,6 +41,8 @@ def meaning(value: object, args: Sequence[Any], is_number: Callable[[Any], bool]
     name = _METHODS.get(id(value))
     if not any(shapes) and name is None:
         return None
+    if value is intrinsics.in_place:
+        return "the shape of a vector that updates a row is not known before types are inferred: write qgraph.vec(v[0], v[1])"
     symbol = operation(value).symbol
     if name is None and symbol in ("", "==", "!="):
         # What compilers do of any tuple.
