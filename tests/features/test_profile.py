@@ -12,6 +12,7 @@ import pytest
 
 import qgraph
 from qgraph.ir.profile_places import CAPACITY, EACH, TOTALS
+from qgraph.lowering.codegen import task_codegen
 from qgraph.profiling.profile import Profile, _gap
 from tests.conftest import thorough
 
@@ -163,6 +164,15 @@ def test_gaps_are_those_of_samples() -> None:
     words = np.zeros(TOTALS + 3 * EACH, np.int64)
     words[TOTALS + 2 * EACH :] = [100, 9000, 50, 5]
     assert [_gap(words, number) for number in (1, 2)] == [0, 1000]
+
+
+def test_later_kernels_are_sampled(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none of the first kernels notes its end, one in so many does."""
+    monkeypatch.setattr(task_codegen, "ALL_OF", 0)
+    profile, _ = profiled(rig, telling, np.zeros(4), 100)
+    (inside,) = [row for row in profile.rows if row.depth == 1]
+    assert (inside.count, inside.gap > 0) == (100, rig.backend != "cpu")
+    assert inside.gap <= inside.total
 
 
 @pytest.mark.needs("compiler")
