@@ -95,7 +95,7 @@ class Profile:
         rows: each statement, in program order.
         slices: when each ran, in the order in which they ended: of the last 65,536 stamps.
         copied: bytes a nanosecond, which are GB/s, that a copy of an array loads and stores there; None where that was not
-            measured, since no loop's bytes are known.
+            measured: no loop's bytes are known, or on the simulator.
         history: the rows that ``qgraph.progress`` told, as those of ``watch``, their ``time`` in nanoseconds since the first
             stamp that was kept; empty outside of a block that watches the kernel.
     """
