@@ -39,6 +39,7 @@ COLOURS = {
     "PyTorch, unchecked": "#a78bfa",
     "qgraph, one library call": "#fb923c",
     "recorded alone": "#7b8794",
+    "cuda.compute": "#0f766e",
     "numba-cuda": "#0f766e",
     "numba prange": "#0f766e",
     "Quadrants": "#1d4ed8",

@@ -52,7 +52,7 @@ def measure(quick: bool) -> Answer:
         runs: list[Any] = [
             functools.partial(run, *arrays, count)
             for count in (1, iterations)
-            for run, arrays in zip((plain, plain._profiled), made, strict=True)
+            for run, arrays in zip((plain, plain._profiled["times"]), made, strict=True)
         ]
         samples: list[list[Timing]] = [[] for _ in runs]
         loops = []

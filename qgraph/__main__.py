@@ -111,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument(
         "--perfetto", metavar="PATH", help="write a trace for https://ui.perfetto.dev to this file; - prints it"
     )
+    profile.add_argument("--gaps", action="store_true", help="note the ends of kernels, too: launch gaps, on CUDA")
     bench = add("bench", _bench, "the time of loops in one call, and of a call a loop, on this machine", "bench --backend cpu")
     bench.add_argument("--backend", choices=["cuda", "cpu"], help="where; by default on a GPU if there is one")
     for command in (check, profile):
@@ -218,7 +219,7 @@ def _profile(options: argparse.Namespace) -> _Answer | None:
     for _ in range(2):
         # New arguments each time: the first call compiles, and may have changed them.
         args, keywords = _example_arguments(options.args, names)
-        profile = kernel.profile(*args, **keywords)
+        profile = (kernel.profile_gaps if options.gaps else kernel.profile)(*args, **keywords)
     if options.perfetto:
         return _written(options, "perfetto", profile.to_perfetto())
     return _Answer(profile, profile.to_dict())

@@ -16,6 +16,7 @@ from qgraph.hosts.names import named
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, is_array
 from qgraph.ir.plan import GraphPlan
+from qgraph.ir.profile_places import Profiles
 from qgraph.language import Func, Parameters, Result
 from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
@@ -65,8 +66,8 @@ class Introspection(Generic[Parameters, Result]):
         self._traced_name = named(self)
         self._vjp: Callable[..., Any] | None = None
         # Whether its calls return their times, too; and the kernel of this function whose do, once it was asked for.
-        self._profiles = False
-        self._profiled: Any = None
+        self._profiles: Profiles = ""
+        self._profiled: dict[Profiles, Any] = {}
         # What holds the array that takes what calls publish; and who watches calls of this kernel, where somebody does.
         self._rings: Namespace | None = None
         self._watched: Any = None
@@ -227,13 +228,28 @@ class Introspection(Generic[Parameters, Result]):
         """Call the kernel with the clock read between its tasks: the time of each, and of device loops their iterations.
 
         The call does what a call does, on the arguments themselves. It is compiled apart: the first one warms up.
-        Tasks run one after another. On CUDA each kernel notes when it begins, behind its wait for the one before it, and some
-        when they end. In a block that watches this kernel the profile has the rows that the call told, too.
+        Tasks run one after another. On CUDA each kernel notes when it begins, behind its wait for the one before it. In a block
+        that watches this kernel the profile has the rows that the call told, too.
 
         Raises:
             CudaError: a stream is being captured into a graph: nothing ran.
             QGraphError: a call with these arguments is refused, too.
         """
+        return self._profile("times", args, kwargs)
+
+    @raises_to_user
+    def profile_gaps(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Profile:
+        """A profile with the launch gaps: the last 32 blocks of each kernel note when they end.
+
+        By that a kernel takes up to a microsecond longer; ``profile`` has the truer times. Off CUDA there are no launch gaps.
+
+        Raises:
+            CudaError: a stream is being captured into a graph: nothing ran.
+            QGraphError: a call with these arguments is refused, too.
+        """
+        return self._profile("gaps", args, kwargs)
+
+    def _profile(self, what: Profiles, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Profile:
         from qgraph.arrays import to_numpy
         from qgraph.explaining.explainer import loop_costs
         from qgraph.profiling.copy_bandwidth import copy_bandwidth
@@ -243,20 +259,21 @@ class Introspection(Generic[Parameters, Result]):
             raise CudaError("a call that is captured into a graph has no profile: nothing ran", hint="profile it outside")
         kind: Any = type(self)
         with self._lock:
-            if self._profiled is None:
-                self._profiled = kind(self._source.function, self.options)
-                self._profiled._profiles = True
-        watch = None if self._watched is None else self._watched.of(self._profiled)
-        with self._profiled._lock:
+            profiled = self._profiled.get(what)
+            if profiled is None:
+                profiled = self._profiled[what] = kind(self._source.function, self.options)
+                profiled._profiles = what
+        watch = None if self._watched is None else self._watched.of(profiled)
+        with profiled._lock:
             with watch or nullcontext():
-                found = self._profiled(*args, **kwargs)
-            ran = self._profiled._ran.specialisation
+                found = profiled(*args, **kwargs)
+            ran = profiled._ran.specialisation
         result, words = found if isinstance(found, tuple) else (None, found)
         # Waits, and raises what the call left to be told.
         words = to_numpy(words)
         tree = self._source.tree
         source = self._source.file, tree.lineno, tree.end_lineno or tree.lineno
-        runner = self._profiled if watch is None else self._profiled._watchers.kernel
+        runner = profiled if watch is None else profiled._watchers.kernel
         given = runner._described(runner._complete(self._bind(args, kwargs)))[1].values
         costs = (cost for each in loop_costs(ran.plan, integers_of(ran.plan.program, given)).values() for cost in each)
         moved = {cost.span: cost.iterations * cost.traffic.memory for cost in costs if cost.iterations and cost.traffic.memory}

@@ -421,8 +421,8 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         files stay; ``python -m qgraph cache clear`` removes all.
         """
         with self._lock:
-            if self._profiled is not None:
-                self._profiled.clear_cache()
+            for profiled in self._profiled.values():
+                profiled.clear_cache()
             self._reads_disk = False
             self._close_executables()
             self._specialisations.clear()

@@ -17,6 +17,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf, Type
 from qgraph.ir.blocks import MOST_SHARED
 from qgraph.ir.global_arrays import GlobalArray, Namespace
 from qgraph.ir.plan import GraphPlan
+from qgraph.ir.profile_places import Profiles
 from qgraph.ir.program import Branch, Loop, Program, node_statements
 from qgraph.nodes.kind import statement_kind
 from qgraph.options import Options
@@ -126,14 +127,14 @@ class Variant:
         runs: bool = True,
         reads_disk: bool = True,
         checks: bool = False,
-        profiles: bool = False,
+        profiles: Profiles = "",
         rings: Namespace | None = None,
     ) -> None:
         self.source, self.types, self.leaves, self.global_arrays = source, types, leaves, global_arrays
         self.backend, self.device, self.options = backend, device, options
         # Whether somebody looks at its accesses: then loops are as written, and views keep their extents.
         self._checks = checks
-        # Whether it reads the clock between its tasks, and returns the times besides all else.
+        # What it notes of its tasks, and returns besides all else.
         self._profiles = profiles
         # Where somebody watches: what holds the array that takes what is published.
         self._rings = rings

@@ -43,7 +43,7 @@ class Node:
     The body of a loop with ``copies`` is unrolled while the loop runs long, ``carried`` being the edges from one copy to the
     next, or as ``counted`` or ``handed`` says, and ``arrays`` what its names stand for; ``note`` says so, or why not.
     In a profile one thread of the kernel notes the time as ``stamp``, behind the wait for earlier kernels, where that is not 0;
-    and where it ``ends``, one of each of its last blocks may note when that has ended.
+    and where it ``ends``, one of each of its last blocks notes when that has ended.
     Any other node works on ``what``: ``qgraph/nodes`` has a class for each kind. With a ``task`` it is a node of that kind
     where nodes live in a graph, and elsewhere the kernel of the task.
     """

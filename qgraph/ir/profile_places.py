@@ -11,19 +11,17 @@ from qgraph.source import Span
 # The array that a profiled kernel returns besides all else, of int64. First how many stamps there were, when the last one was,
 # its number, and when the last block of the kernel behind it ended; then the stamps themselves, (number, time), of which the
 # last ``CAPACITY`` are kept; then, for each number, how often that stamp was, how long the next one came after it in all, and
-# how much of that was behind the last block in all samples, and how many these were. Times are nanoseconds.
+# how much of that was behind the last block. Times are nanoseconds.
 WORDS = "_profile"
 COUNT, LAST, BEFORE, ENDED, HEAD = range(5)
 # A power of two.
 CAPACITY = 1 << 16
 TOTALS = HEAD + 2 * CAPACITY
 # The totals of a stamp.
-EACH = 4
-TIMES, ELAPSED, IDLE, SAMPLES = range(EACH)
-# The kernels behind the first stamps, and one in so many later ones, note when their last blocks end,
-# which takes 1.2 us on an H200.
-# A prime number, so that of a loop's kernels it is each in its turn.
-ALL_OF, ONE_IN = 64, 31
+EACH = 3
+TIMES, ELAPSED, IDLE = range(EACH)
+# What a kernel notes: nothing, when it begins, or also when its last blocks end, which takes a microsecond more on an H200.
+Profiles = Literal["", "times", "gaps"]
 # The number that stands for the time before the first stamp, and that of the last stamp of all.
 NOTHING, END = 0, 1
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from qgraph.ir.plan import GraphPlan, IndependentSections, Node, Region, control_effects, task_label
+from qgraph.ir.profile_places import Profiles
 from qgraph.ir.program import (
     Branch,
     Effects,
@@ -49,14 +50,14 @@ def build_plan(
     bounds_check: bool = False,
     as_graph: bool = True,
     shared: int | None = None,
-    timed: bool = False,
+    timed: Profiles = "",
 ) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included.
 
     ``fuse``: independent loops share a kernel. ``one_block``: the plan says whether all of it may run as one block.
     ``bounds_check``: indices are looked at, in a program that was built to check them. ``as_graph``: it will be a graph, in
     which a turn of a loop costs as much as a few nodes. ``shared``: bytes of shared memory that a block of threads may have on
-    CUDA, where blocks have the shapes that loops like best. ``timed``: it reads the clock (``with_words``).
+    CUDA, where blocks have the shapes that loops like best. ``timed``: what it notes for a profile (``with_words``).
     """
     # Checks first: where one fails, the iteration ends.
     if bounds_check:
@@ -85,7 +86,7 @@ def build_plan(
     plan = put_side_by_side(plan) if fuse else plan
     block = consider_one_block(plan).one_block if one_block else None
     if timed and as_graph:
-        plan = with_stamped_kernels(plan, in_block=block is not None and not block.why_not)
+        plan = with_stamped_kernels(plan, in_block=block is not None and not block.why_not, gaps=timed == "gaps")
     return replace(jam_notes(lane_notes(unroll_loops(add_joins(plan)))), one_block=block)
 
 

@@ -9,12 +9,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 
 # Who computes on the device, in the order in which they are asked.
 LIBRARIES = ("torch", "cupy")
+# From so many elements on cuda.compute sorts for PyTorch, where it is installed: its code is compiled in some seconds.
+_LONG = 1 << 16
 Shape = tuple[int, ...]
 Keywords = Mapping[str, Any]
 
@@ -37,6 +41,7 @@ class LibraryFunction:
         results: how many arrays it gives; ``shape`` then gives as many shapes.
         integers: how many of the last of them hold integers, whatever the arrays hold.
         packed: how many of its first arrays Python passes in a tuple.
+        fills: whether PyTorch's takes ``out=``, the array that its result is written to.
     """
 
     module: str
@@ -51,6 +56,7 @@ class LibraryFunction:
     results: int = 1
     integers: int = 0
     packed: int = 0
+    fills: bool = False
 
     @property
     def as_first(self) -> bool:
@@ -243,7 +249,9 @@ def _substituted(torch: Any, factors: Any, pivots: Any, columns: Any) -> Any:
     columns = columns.expand(*stack, *columns.shape[-2:])
     if not columns.numel():
         return columns
-    rows = torch.lu_unpack(factors, pivots, unpack_data=False)[0].real.argmax(-2).unsqueeze(-1)
+    # Of each column of the permutation the row that has the one: a product with 0, 1, ..., exact in float64.
+    ones = torch.lu_unpack(factors, pivots, unpack_data=False)[0].real.to(torch.float64)
+    rows = torch.matmul(torch.arange(ones.shape[-2], dtype=ones.dtype, device=ones.device), ones).long().unsqueeze(-1)
     rows = rows.expand(*stack, *rows.shape[-2:])
     found = torch.linalg.solve_triangular(factors, torch.take_along_dim(columns, rows, -2), upper=False, unitriangular=True)
     return torch.linalg.solve_triangular(factors, found, upper=True)
@@ -259,6 +267,27 @@ def _searched(torch: Any, x: Any, v: Any, *, side: str = "left") -> Any:
     return torch.where(v == v, torch.minimum(places, numbers), x.shape[0] if right else numbers)  # noqa: PLR0124
 
 
+def _scanned(name: str) -> Callable[..., Any]:
+    return lambda torch, x, **keywords: getattr(torch, name)(x, **_dim(keywords, 0))
+
+
+def _sorted(torch: Any, x: Any, **keywords: Any) -> Any:
+    plain = x.ndim == 1 and x.is_contiguous() and x.dtype.itemsize > 1 and not x.dtype.is_complex
+    if not plain or len(x) < _LONG or find_spec("cuda.compute") is None:
+        return torch.sort(x, stable=True, **_dim(keywords))[0]
+    from cuda import compute
+
+    # By the bits of its keys, where a nan with a sign comes first; NumPy has all of them last.
+    keys = torch.where(x == x, x, torch.nan) if x.dtype.is_floating_point else x  # noqa: PLR0124
+    given = {"d_in_keys": keys, "d_out_keys": torch.empty_like(keys), "d_in_values": None, "d_out_values": None}
+    sort = compute.make_radix_sort(**given, order=compute.SortOrder.ASCENDING)
+    size = sort(temp_storage=None, num_items=len(x), **given)
+    current = torch.cuda.current_stream().cuda_stream
+    stream = SimpleNamespace(__cuda_stream__=lambda: (0, current))
+    sort(temp_storage=x.new_empty(size, dtype=torch.uint8), num_items=len(x), stream=stream, **given)
+    return given["d_out_keys"]
+
+
 def _fft(name: str) -> Callable[..., Any]:
     return lambda torch, x, **keywords: getattr(torch.fft, name)(x, **_dim(keywords))
 
@@ -270,7 +299,9 @@ def _fft_of_all(name: str) -> Callable[..., Any]:
 _AXIS = ("axis", "norm")
 _SINGULAR = "a singular matrix"
 _FUNCTIONS = (
-    LibraryFunction("numpy", "matmul", 2, _product, lambda torch, x, y: torch.matmul(x, y), computes="joined"),
+    LibraryFunction(
+        "numpy", "matmul", 2, _product, lambda torch, x, y, **out: torch.matmul(x, y, **out), computes="joined", fills=True
+    ),
     LibraryFunction("numpy.linalg", "solve", 2, _solution, _solve, fails=_SINGULAR),
     LibraryFunction("numpy.linalg", "inv", 1, _matrix, lambda torch, x: torch.linalg.inv_ex(x), fails=_SINGULAR),
     LibraryFunction(
@@ -293,9 +324,7 @@ _FUNCTIONS = (
         LibraryFunction("numpy.fft", each, 1, _of_last(axes), _fft_of_all(each), ("norm",), gives="complex")
         for each, axes in (("fft2", 2), ("ifft2", 2), ("fftn", 0), ("ifftn", 0))
     ),
-    LibraryFunction(
-        "numpy", "sort", 1, _along, lambda torch, x, **more: torch.sort(x, stable=True, **_dim(more))[0], ("axis",), "each"
-    ),
+    LibraryFunction("numpy", "sort", 1, _along, _sorted, ("axis",), "each"),
     LibraryFunction(
         "numpy",
         "argsort",
@@ -306,9 +335,9 @@ _FUNCTIONS = (
         "each",
         "real",
     ),
-    LibraryFunction("numpy", "cumsum", 1, _scan, lambda torch, x, **more: torch.cumsum(x, **_dim(more, 0)), ("axis",), "each"),
-    LibraryFunction(
-        "numpy", "cumprod", 1, _scan, lambda torch, x, **more: torch.cumprod(x, **_dim(more, 0)), ("axis",), "each"
+    *(
+        LibraryFunction("numpy", name, 1, _scan, _scanned(name), ("axis",), "each", fills=True)
+        for name in ("cumsum", "cumprod")
     ),
     LibraryFunction(
         "numpy",

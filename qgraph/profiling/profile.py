@@ -13,7 +13,7 @@ import numpy as np
 
 from qgraph.errors import BackendError
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, IDLE, SAMPLES, TIMES, TOTALS, Place
+from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, IDLE, TIMES, TOTALS, Place
 from qgraph.ir.program import Loop
 from qgraph.source import Span
 from qgraph.specialisation import LastLaunch, Specialisation
@@ -36,9 +36,9 @@ class Row:
         depth: in how many loops and branches it is.
         count: how often it ran; of a loop, its iterations.
         total: from its begin to that of what ran after it, in all; with what is inside.
-        gap: how much of that was between the end of the last blocks of a kernel and the begin of what ran after it: the launch
-            gaps, of which those behind the first 64 kernels and behind one in 31 later ones are measured. 0 where none was, and
-            where kernels do not tell: on the CPU, in one block of threads, and of what is no kernel.
+        gap: how much of that was between the end of the last blocks of a kernel and the begin of what ran after it, the launch
+            gaps, in ``profile_gaps``. 0 elsewhere, and where kernels do not tell: on the CPU, in one block of threads, and of
+            what is no kernel.
         moved: bytes of memory that one run of a parallel loop loads and stores, as ``explain`` counts them; None where that is
             not known.
         form: how a loop ran: unrolled, in tiles, in one block and so on, or why not; empty for anything else. Of a loop in
@@ -284,15 +284,9 @@ def _forms(plan: GraphPlan, *, in_block: bool, on_cpu: bool) -> dict[Span, str]:
     return {span: "; ".join(told) for span, told in found.items()}
 
 
-def _gap(words: np.ndarray, number: int) -> int:
-    """What all gaps behind a stamp take, as its samples say."""
-    times, idle, samples = (_total(words, which, (number,)) for which in (TIMES, IDLE, SAMPLES))
-    return idle * times // samples if samples else 0
-
-
 def _row(place: Place, depth: int, words: np.ndarray, moved: Mapping[Span, int], forms: Mapping[Span, str]) -> Row:
     count = _total(words, TIMES, place.counts)
-    total, gap = _total(words, ELAPSED, place.stamps), sum(_gap(words, number) for number in place.stamps)
+    total, gap = (_total(words, which, place.stamps) for which in (ELAPSED, IDLE))
     known = place.kind == "task" and all(span in moved for span in place.spans)
     mine = sum(moved[span] for span in place.spans) if known else None
     form = forms.get(place.spans[0], "") if place.kind == "loop" else ""

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.ir.profile_places import CAPACITY, EACH, TOTALS
-from qgraph.lowering.codegen import task_codegen
-from qgraph.profiling.profile import Profile, _gap
+from qgraph.ir.profile_places import CAPACITY
+from qgraph.profiling.profile import Profile
 from tests.conftest import thorough
 
 
@@ -45,14 +44,14 @@ def nested(x: Any, n: int, flag: Any) -> tuple[float, Any]:
     return total, x
 
 
-def profiled(rig: Any, function: Any, *args: Any, **options: Any) -> tuple[Profile, float]:
+def profiled(rig: Any, function: Any, *args: Any, gaps: bool = False, **options: Any) -> tuple[Profile, float]:
     """The profile of a call, and the nanoseconds that it took; its results are those of plain Python."""
     kernel = rig.kernel(function, **options)
     plain = [each.copy() if isinstance(each, np.ndarray) else each for each in args]
     given = [rig.device(each) if isinstance(each, np.ndarray) else each for each in args]
     wanted = kernel.reference(*plain)
     began = time.perf_counter_ns()
-    profile = kernel.profile(*given)
+    profile = (kernel.profile_gaps if gaps else kernel.profile)(*given)
     wall = time.perf_counter_ns() - began
     for mine, theirs in zip(given, plain, strict=True):
         np.testing.assert_array_equal(qgraph.to_numpy(mine), theirs)
@@ -95,8 +94,9 @@ def lie_in_each_other(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, *thorough({"fuse": True})])
-def test_counts_are_exact_and_parts_add_up(rig: Any, options: dict[str, bool]) -> None:
-    profile, wall = profiled(rig, halving, np.ones(8), 0.1, **options)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_counts_are_exact_and_parts_add_up(rig: Any, options: dict[str, bool], gaps: bool) -> None:
+    profile, wall = profiled(rig, halving, np.ones(8), 0.1, gaps=gaps, **options)
     assert profile.result == 4
     (loop,) = [row for row in profile.rows if row.kind == "loop"]
     assert loop.count == 4
@@ -106,7 +106,7 @@ def test_counts_are_exact_and_parts_add_up(rig: Any, options: dict[str, bool]) -
     assert 0 < sum(row.total for row in inside) <= loop.total <= profile.total
     if rig.backend != "cuda":
         assert profile.total <= wall
-    if rig.backend == "cpu" or "in one block" in loop.form:
+    if not gaps or rig.backend == "cpu" or "in one block" in loop.form:
         assert not any(row.gap for row in profile.rows)
     else:
         assert all(row.gap > 0 for row in inside)
@@ -159,22 +159,6 @@ def test_a_kernel_that_returns_nothing(rig: Any, n: int) -> None:
     assert [row.count for row in profile.rows if row.kind == "task"] == [1]
 
 
-def test_gaps_are_those_of_samples() -> None:
-    """Of a hundred times five were measured."""
-    words = np.zeros(TOTALS + 3 * EACH, np.int64)
-    words[TOTALS + 2 * EACH :] = [100, 9000, 50, 5]
-    assert [_gap(words, number) for number in (1, 2)] == [0, 1000]
-
-
-def test_later_kernels_are_sampled(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where none of the first kernels notes its end, one in so many does."""
-    monkeypatch.setattr(task_codegen, "ALL_OF", 0)
-    profile, _ = profiled(rig, telling, np.zeros(4), 100)
-    (inside,) = [row for row in profile.rows if row.depth == 1]
-    assert (inside.count, inside.gap > 0) == (100, rig.backend != "cpu")
-    assert inside.gap <= inside.total
-
-
 @pytest.mark.needs("compiler")
 def test_the_last_stamps_are_kept(rig: Any) -> None:
     def many(x: Any, n: int) -> None:
@@ -192,12 +176,13 @@ def test_the_last_stamps_are_kept(rig: Any) -> None:
 
 
 @pytest.mark.needs("compiler")
-def test_kernels_of_the_gpu_read_its_global_timer() -> None:
+@pytest.mark.parametrize("what", ["times", "gaps"])
+def test_kernels_of_the_gpu_read_its_global_timer(what: Any) -> None:
     kernel = qgraph.kernel(backend="cuda")(halving)
     plain = "".join(kernel.ptx(np.ones(8), 0.1).values())
     assert "%globaltimer" not in plain
     nodes = len(kernel.plan(np.ones(8), 0.1).nodes)
-    kernel._profiles = True
+    kernel._profiles = what
     kernel.clear_cache()
     texts = kernel.ptx(np.ones(8), 0.1)
     stamped = [text for text in texts.values() if "%globaltimer" in text]
@@ -205,8 +190,9 @@ def test_kernels_of_the_gpu_read_its_global_timer() -> None:
     assert len(stamped) == len(texts) - 2
     for text in stamped:
         assert text.index("griddepcontrol.wait") < text.index("%globaltimer")
-    # All of them, but for the last stamp, tell when their blocks end.
-    assert sum("max.s64" in text[text.index("%globaltimer") :] for text in stamped) == len(stamped) - 1
+    # For launch gaps all of them, but for the last stamp, tell when their blocks end.
+    ends = sum("max.s64" in text[text.index("%globaltimer") :] for text in stamped)
+    assert ends == (len(stamped) - 1 if what == "gaps" else 0)
     # Those that the graph has anyway: besides them what clears the array, and the last stamp.
     assert len(kernel.plan(np.ones(8), 0.1).nodes) == nodes + 2
 
@@ -363,7 +349,7 @@ def test_the_plan_is_the_one_without_a_profile(function: Any, fuse: bool) -> Non
     args = made.get(function, (*(np.ones(9) for _ in range(3)), 5, 7))
     kernel = qgraph.kernel(backend="cuda", fuse=fuse)(function)
     plain = kernel.plan(*args)
-    kernel._profiles = True
+    kernel._profiles = "gaps"
     stamped = kernel.plan(*args)
     new = [node for node in stamped.nodes if node.task is not None and node.task.role == "start"]
     kept = [node for node in stamped.nodes if node not in new]

@@ -76,9 +76,9 @@ def test_a_replay_records_nothing():
     called = []
     original = torch.matmul
 
-    def counting(*args):
+    def counting(*args, **out):
         called.append(args)
-        return original(*args)
+        return original(*args, **out)
 
     torch.matmul = counting
     try:
@@ -91,6 +91,100 @@ def test_a_replay_records_nothing():
     finally:
         torch.matmul = original
     assert (k.stats.graph_builds, k.stats.compilations) == builds
+
+
+def multiplied(a, b, c):
+    c[:] = a @ b
+
+
+def summed(x, y):
+    y[:] = np.cumsum(x, axis=0)
+
+
+def multiplied_up(x, y):
+    y[:] = np.cumprod(x, axis=0)
+
+
+def numbers(dtype, seed=0):
+    found = np.random.default_rng(seed).integers(-3, 4, (6, 6)).astype(dtype)
+    return found + found.T * 1j if np.dtype(dtype).kind == "c" else found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32", "int64"])
+@pytest.mark.parametrize("function", [multiplied, summed, multiplied_up])
+def test_who_writes_the_target(monkeypatch, function, dtype):
+    """PyTorch itself where the target is as its result would be, and beside what the function reads; else it is copied."""
+    if function is multiplied and "int" in dtype:
+        pytest.skip("PyTorch multiplies no matrices of integers on a GPU")
+    name = {"multiplied": "matmul", "summed": "cumsum", "multiplied_up": "cumprod"}[function.__name__]
+    given, original = [], getattr(torch, name)
+    monkeypatch.setattr(torch, name, lambda *args, **more: (given.append("out" in more), original(*args, **more))[1])
+    alike = dtype != "int32"
+    memory = np.zeros(50, dtype)
+    whole, operands = np.s_[0:36], 1 + (function is multiplied)
+    # Where the operands lie in memory, and the target: apart, the operand itself, one row further on, every second column.
+    for target, direct in ((None, alike), (whole, False), (np.s_[6:42], False), ("columns", False), ("other type", False)):
+        x = memory.copy()
+        x[whole] = numbers(dtype).ravel()
+        x = torch.tensor(x, device="cuda")
+        arrays = [x[whole].view(6, 6), *(torch.tensor(numbers(dtype, 1), device="cuda") for _ in range(operands - 1))]
+        if target is None:
+            arrays.append(torch.full((6, 6), 7, dtype=x.dtype, device="cuda"))
+        elif target == "columns":
+            arrays.append(torch.full((6, 12), 7, dtype=x.dtype, device="cuda")[:, ::2])
+        elif target == "other type":
+            arrays.append(torch.full((6, 6), 7, dtype=torch.complex128, device="cuda"))
+        else:
+            arrays.append(x[target].view(6, 6))
+        wanted = [each.cpu().numpy().copy() for each in arrays[:-1]]
+        expected = wanted[0] @ wanted[1] if function is multiplied else getattr(np, name)(wanted[0], axis=0)
+        given.clear()
+        qgraph.kernel(function)(*arrays)
+        torch.cuda.synchronize()
+        np.testing.assert_allclose(arrays[-1].cpu().numpy(), expected.astype(dtype), rtol=1e-5)
+        assert given == [direct] * 2, (target, given)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64", "uint8"])
+@pytest.mark.parametrize("n", [(1 << 16) - 1, 1 << 16, 100_003])
+def test_long_sorts(dtype, n):
+    """By cuda.compute where it is installed; nans come last, whatever their signs."""
+    x = np.random.default_rng(n).integers(-1000, 1000, n).astype(dtype)
+    if x.dtype.kind == "f":
+        x[::100], x[1::100], x[2::100], x[3::100], x[4::100] = np.nan, -np.nan, np.inf, -np.inf, -0.0
+
+    @qgraph.kernel
+    def several(x, y, turns):
+        for _t in qgraph.serial(range(turns)):
+            y[:] = np.sort(x)
+
+    given, found = torch.tensor(x, device="cuda"), torch.zeros(n, dtype=getattr(torch, dtype), device="cuda")
+    several(given, found, 40)
+    torch.cuda.synchronize()
+    np.testing.assert_array_equal(found.cpu().numpy(), np.sort(x))
+    np.testing.assert_array_equal(given.cpu().numpy(), x)
+    several(given, given, 3)
+    torch.cuda.synchronize()
+    np.testing.assert_array_equal(given.cpu().numpy(), np.sort(x))
+
+
+def test_cuda_compute_sorts():
+    """With cuda.compute the kernels of a long sort are CUB's, and none is PyTorch's sort of pairs."""
+    pytest.importorskip("cuda.compute")
+
+    @qgraph.kernel
+    def ordered(x, y):
+        y[:] = np.sort(x)
+
+    def names(n):
+        x, y = torch.rand(n, device="cuda"), torch.zeros(n, device="cuda")
+        ordered(x, y)
+        with qgraph.capture() as g:
+            ordered(x, y)
+        return str(g.plan)
+
+    assert "Onesweep" in names(1 << 20)
+    assert names(1 << 10) != names(1 << 20)
 
 
 def test_a_bound_kernel():

@@ -29,7 +29,6 @@ from qgraph.lowering.codegen.task_codegen import (
     STAMP_NAMES,
     has_loops,
     kernel_code,
-    notes_line,
     one_thread_body,
     operations,
     parameters_of,
@@ -60,9 +59,9 @@ Arrays = tuple[tuple[str, tuple[str, ...]], ...]
 # The most nodes of the syntax tree of a light loop's body; and how many light loops, joined, are still light.
 _LIGHT = 200
 _MOST_LIGHT = 3
-# Those of a grid that may note when they have ended, and the variable that says so.
+# Those of a grid that note when they have ended.
 _LAST_BLOCKS = 32
-_NOTES = "_stamp_notes"
+_STAMPED = "_stamped"
 
 
 class Kernels:
@@ -81,6 +80,7 @@ class Kernels:
         self._guards = plan.guards
         self._entries = plan.entries
         self._stop = plan.stop
+        self._gaps = any(node.ends for node in plan.nodes)
 
     def of(self, node: Node) -> Iterator[tuple[str, TaskCode, Function]]:
         """All kernels of ``node``, each with its name: one, or others for copies that have arrays of their own, or hand on."""
@@ -115,7 +115,7 @@ class Kernels:
         last = code.leave(reductions) if task.reductions else []
         body = [
             *head,
-            *_stamp(node),
+            *self._stamp(node),
             *code.variables(inside),
             *_counted(inside),
             *generated(*reductions.identities),
@@ -165,7 +165,7 @@ class Kernels:
                     node, variables = stepping(node, counter)
                     head = [*head, *variables]
             node = _with_decision(node, lambda task: emit_guard_store(task, unrolling))
-        head = [*head, *_stamp(node)]
+        head = [*head, *self._stamp(node)]
         if task.block is not None:
             code, function = self._blocks(node, head)
         else:
@@ -262,6 +262,14 @@ class Kernels:
         parameters = (*parameters_of(self._program, body), *named, EARLY)
         return kernel_code(self._program, task, task.name, parameters, body, {**names, **_stamp_names(node)}, node.tasks)
 
+    def _stamp(self, node: Node) -> Statements:
+        """For a profile the first thread of a kernel notes the time."""
+        if not node.stamp:
+            return []
+        lines = stamp_lines(node.stamp, alone=False, gaps=self._gaps)
+        stamp = generated(f"if {_first_of('threadIdx', 'blockIdx')}:", *indented(lines))
+        return [*stamp, *generated(f"{_STAMPED} = True")] if node.ends else stamp
+
     def _blocks(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
         """The kernel of a loop of which a block of threads does each iteration."""
         task = node.task
@@ -324,26 +332,18 @@ def _with_decision(node: Node, change: Callable[[Task], Task]) -> Node:
     return replace(node, task=changed((node.task,))[0], first=changed(node.first), then=changed(node.then))
 
 
-def _stamp(node: Node) -> Statements:
-    """For a profile the first thread of a kernel notes the time. That of each of the last blocks may note its end."""
-    if not node.stamp:
-        return []
-    stamp = generated(f"if {_first_of('threadIdx', 'blockIdx')}:", *indented(stamp_lines(node.stamp, alone=False)))
+def _with_end(node: Node, body: Statements) -> Statements:
+    """The body of a kernel; for a profile with launch gaps the first thread of each of its last blocks notes when it ends."""
     if not node.ends:
-        return stamp
+        return body
     x, y, z = (f"_cuda.blockIdx.{axis}" for axis in "xyz")
     columns, rows, layers = (f"_cuda.gridDim.{axis}" for axis in "xyz")
     last = f"{x} + {columns} * ({y} + {rows} * {z}) >= {columns} * {rows} * {layers} - {_LAST_BLOCKS}"
-    return [*stamp, *generated(f"if {_first_of('threadIdx')}:", f"    if {last}:", f"        {notes_line(_NOTES)}")]
-
-
-def _with_end(node: Node, body: Statements) -> Statements:
-    """The body of a kernel in which, for a profile, what ``_stamp`` chose notes when it has ended."""
-    if not node.ends:
-        return body
-    lines = (f"if {_NOTES}:", f"    _atomic_max({WORDS}, {ENDED}, _clock())")
+    # A copy of a body whose guard stops it notes nothing.
+    first = f"if {_STAMPED} and {_first_of('threadIdx')}:"
+    lines = (first, f"    if {last}:", f"        _atomic_max({WORDS}, {ENDED}, _clock())")
     returns = _BeforeReturns(lambda: generated(*lines))
-    return [*generated(f"{_NOTES} = False"), *returns.visit(ast.Module([*body], [])).body, *generated(*lines)]
+    return [*generated(f"{_STAMPED} = False"), *returns.visit(ast.Module([*body], [])).body, *generated(*lines)]
 
 
 class _BeforeReturns(ast.NodeTransformer):

@@ -15,7 +15,6 @@ from qgraph import language
 from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.functions import Function, function_tree
 from qgraph.ir.profile_places import (
-    ALL_OF,
     BEFORE,
     CAPACITY,
     COUNT,
@@ -25,8 +24,6 @@ from qgraph.ir.profile_places import (
     HEAD,
     IDLE,
     LAST,
-    ONE_IN,
-    SAMPLES,
     TIMES,
     TOTALS,
     WORDS,
@@ -86,31 +83,23 @@ STAMP_NAMES: Globals = {
 }
 
 
-def stamp_lines(number: int, *, alone: bool = True) -> list[str]:
+def stamp_lines(number: int, *, alone: bool = True, gaps: bool = False) -> list[str]:
     """What one thread does for a stamp: it waits for memory once. Unless it is ``alone`` it does not wait for the totals.
 
-    It is alone where no kernel notes when its blocks end (``notes_line``). A block of its own kernel that ended before this
-    thread read the clock is taken for one of the kernel before: time is idle at least so long.
+    With ``gaps`` it counts what lies behind the end of the last blocks. A block of its own kernel that ended before this thread
+    read the clock is taken for one of the kernel before: time is idle at least so long.
     """
     before = f"{EACH} * _stamp_before"
     totals = [(f"{TOTALS + ELAPSED} + {before}", "_stamp_now - _stamp_last"), (str(TOTALS + TIMES + EACH * number), "1")]
-    idle = []
-    if not alone:
-        noted = f"(_stamp_count < {ALL_OF} or (_stamp_count - 1) % {ONE_IN} == 0)"
-        idle = [
-            f"_stamp_ended = {WORDS}[{ENDED}]",
-            f"_stamp_known = {noted} and _stamp_last < _stamp_ended and _stamp_ended <= _stamp_now",
-        ]
-        totals += [
-            (f"{TOTALS + IDLE} + {before}", "_stamp_now - _stamp_ended if _stamp_known else 0"),
-            (f"{TOTALS + SAMPLES} + {before}", "1 if _stamp_known else 0"),
-        ]
+    if gaps:
+        known = "_stamp_last < _stamp_ended <= _stamp_now"
+        totals.append((f"{TOTALS + IDLE} + {before}", f"_stamp_now - _stamp_ended if {known} else 0"))
     return [
         "_stamp_now = _clock()",
         f"_stamp_count = {WORDS}[{COUNT}]",
         f"_stamp_last = {WORDS}[{LAST}]",
         f"_stamp_before = {WORDS}[{BEFORE}]",
-        *idle,
+        *([f"_stamp_ended = {WORDS}[{ENDED}]"] if gaps else []),
         f"_stamp_at = {HEAD} + 2 * (_stamp_count & {CAPACITY - 1})",
         f"{WORDS}[_stamp_at] = {number}",
         f"{WORDS}[_stamp_at + 1] = _stamp_now",
@@ -119,11 +108,6 @@ def stamp_lines(number: int, *, alone: bool = True) -> list[str]:
         f"{WORDS}[{BEFORE}] = {number}",
         *(f"{WORDS}[{at}] += {by}" if alone else f"_atomic_add({WORDS}, {at}, {by})" for at, by in totals),
     ]
-
-
-def notes_line(noted: str) -> str:
-    """Whether a block notes its end, as ``noted``; the stamp of its kernel is counted before or after it asks."""
-    return f"{noted} = {WORDS}[{COUNT}] < {ALL_OF} or {WORDS}[{COUNT}] % {ONE_IN} <= 1"
 
 
 def serial_function(

@@ -1,6 +1,6 @@
 """GraphPlan -> GraphPlan: kernels read the clock when they begin and end, for ``profile``.
 
-One thread does, when what its kernel waits for is done, and of some kernels one of each of the last blocks, at its end. The
+One thread does, when what its kernel waits for is done, and for launch gaps one of each of the last blocks, at its end. The
 nodes are those of the plan without stamps, fused as there, but they run one after another. A node of its own reads the clock
 before what is no kernel, and behind all nodes.
 """
@@ -23,13 +23,14 @@ _UNSEEN = ("join", "alloc", "free")
 _BEFORE = -1
 
 
-def with_stamped_kernels(plan: GraphPlan, *, in_block: bool) -> GraphPlan:
+def with_stamped_kernels(plan: GraphPlan, *, in_block: bool, gaps: bool) -> GraphPlan:
     """``plan`` with stamps: its program has their places, and ``timed`` is the one for one block, where it may be one.
 
-    Nodes whose ``stamp`` is not 0 begin with that stamp. Before loops are unrolled, so that copies come one after another, too.
+    Nodes whose ``stamp`` is not 0 begin with that stamp; with ``gaps`` kernels note their ends, too. Before loops are
+    unrolled, so that copies come one after another, too.
     """
     plan = _with_own_nodes(plan)
-    stamper = _Stamper(plan)
+    stamper = _Stamper(plan, gaps)
     places = tuple(stamper.region(0, None).places)
     check_numbers(plan.program, stamper.number)
     return replace(
@@ -113,8 +114,8 @@ class _Region:
 class _Stamper:
     """Gives nodes their stamps, and an order."""
 
-    def __init__(self, plan: GraphPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: GraphPlan, gaps: bool) -> None:
+        self._plan, self._gaps = plan, gaps
         self.nodes = list(plan.nodes)
         self.number = END + 1
         self.order: list[tuple[int, int]] = []
@@ -167,7 +168,7 @@ class _Stamper:
         key = node.label if node.stamp == _BEFORE else re.sub(r"_\d+$", "", node.task.name) if copied else node.task.name
         number = self._numbers.setdefault((key, None if loop is None else loop.span), self.number)
         self.number += number == self.number
-        self.nodes[node.index] = replace(node, stamp=number, ends=node.stamp != _BEFORE)
+        self.nodes[node.index] = replace(node, stamp=number, ends=self._gaps and node.stamp != _BEFORE)
         return (number,)
 
     def _kernel(self, node: Node, stamp: int, found: _Region) -> None:

@@ -15,7 +15,7 @@ from qgraph.lowering.codegen.generated_names import SLOTS, Statements, generated
 from qgraph.source import copied
 
 # How often bodies of so many statements at most are repeated: kernels are compiled for each copy, recorded nodes are not.
-_TIMES = ((1, 16), (6, 8), (12, 4))
+_TIMES = ((1, 32), (6, 8), (12, 4))
 
 
 def repeat_bodies(program: Program) -> Program:

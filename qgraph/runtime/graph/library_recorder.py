@@ -67,14 +67,17 @@ class LibraryRecorder:
         try:
             arrays = [_array(library, view) for view in views]
             backwards = [_backwards(library, view) for view in views]
+            # Whether the last array, a target, lies beside all others.
+            spans = [view.span() for view in views]
+            apart = all(low >= spans[-1][1] or high <= spans[-1][0] for low, high in spans[:-1])
             if what not in self._warm:
                 # Libraries load code and plan at their first call, which no capture allows.
                 with recording.uncaptured():
-                    _run(statement, [_copy(library, each) for each in arrays], library, backwards)
+                    _run(statement, [_copy(library, each) for each in arrays], library, backwards, apart=apart)
                     synchronize(recording.stream)
                 self._warm.add(what)
             with recording:
-                _run(statement, arrays, library, backwards)
+                _run(statement, arrays, library, backwards, apart=apart)
         except QGraphError:
             raise
         except Exception as error:
@@ -154,7 +157,9 @@ def _copy(library: Any, array: Any) -> Any:
     return array.copy() if library.__name__ == "cupy" else array.clone()
 
 
-def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any, backwards: Sequence[Sequence[int]]) -> None:
+def _run(
+    statement: LibraryCall, arrays: Sequence[Any], library: Any, backwards: Sequence[Sequence[int]], *, apart: bool
+) -> None:
     record = statement.record
     if record is None and any(backwards):
         raise ValueError("an array of negative strides, which PyTorch does not have")
@@ -170,6 +175,9 @@ def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any, backwards:
         dtype = record.dtype([_dtype(each) for each in operands])
         if dtype is not None:
             operands = [_converted(library, each, dtype) for each in operands]
+        if record.fills and apart and _like_result(statement, operands, library, *targets[0]):
+            record.torch(library, *operands, **statement.constants, out=targets[0][0])
+            return
         result = _result(statement, operands, library)
     if statement.status:
         result, failed = result
@@ -181,6 +189,18 @@ def _run(statement: LibraryCall, arrays: Sequence[Any], library: Any, backwards:
             target.copy_(_turned(each, axes))
     if statement.status:
         next(given)[0].copy_(failed if failed.numel() == 1 else (failed != 0).any())
+
+
+def _like_result(statement: LibraryCall, operands: Sequence[Any], library: Any, target: Any, axes: Sequence[int]) -> bool:
+    """Whether ``target`` is as the array that PyTorch would make for the result of one type's operands."""
+    record = statement.record
+    assert record is not None
+    if library.__name__ != "torch" or axes or not target.is_contiguous():
+        return False
+    # Sums of narrow integers are wider.
+    kept = target.is_floating_point() or target.is_complex() or target.dtype == library.int64
+    shape = record.shape([tuple(each.shape) for each in operands], statement.constants)
+    return kept and all(each.dtype == target.dtype for each in operands) and tuple(target.shape) == shape
 
 
 def _result(statement: LibraryCall, operands: Sequence[Any], library: Any) -> Any:
