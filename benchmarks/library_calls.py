@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.library_calls [--only matmul ...] [--quick]``
 
-Microseconds a turn of loops of 100 turns (10 for a solution) over float32, each turn one call whose result is kept.
+Microseconds a turn of loops over float32, each turn one call whose result is kept: 1,000 turns of short calls, 100 of others,
+10 for a solution.
 """
 
 from __future__ import annotations
@@ -59,12 +60,13 @@ def _solve(a, x, y, turns):
 
 # The kernel; its call in PyTorch and in JAX; rows of the matrix, shape of the operand, turns.
 _CALLS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any], int, tuple[int, ...], int]] = {
-    "matmul": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 512, (512, 512), 100),
-    "matvec": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 512, (512,), 100),
-    "matvec, long": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 2048, (2048,), 100),
+    "matmul": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 512, (512, 512), 1000),
+    "matvec": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 512, (512,), 1000),
+    "matvec, 100 turns": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 512, (512,), 100),
+    "matvec, long": (_matmul, lambda t, a, x: t.matmul(a, x), lambda j, a, x: j.numpy.matmul(a, x), 2048, (2048,), 1000),
     "fft": (_fft, lambda t, a, x: t.fft.fft(x), lambda j, a, x: j.numpy.fft.fft(x), 1, (1 << 20,), 100),
     "sort": (_sort, lambda t, a, x: t.sort(x, stable=True)[0], lambda j, a, x: j.numpy.sort(x), 1, (1 << 20,), 100),
-    "cumsum": (_scan, lambda t, a, x: t.cumsum(x, 0), lambda j, a, x: j.numpy.cumsum(x), 1, (1 << 20,), 100),
+    "cumsum": (_scan, lambda t, a, x: t.cumsum(x, 0), lambda j, a, x: j.numpy.cumsum(x), 1, (1 << 20,), 1000),
     "cholesky": (
         _cholesky,
         lambda t, a, x: t.linalg.cholesky_ex(a)[0],
@@ -84,7 +86,7 @@ _CALLS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any], int, tuple[
 }
 # Where PyTorch writes the result itself, which others do by a copy.
 _INTO: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("matmul", "matvec", "matvec, long"), lambda t, a, x, y: t.matmul(a, x, out=y)),
+    **dict.fromkeys(("matmul", "matvec", "matvec, 100 turns", "matvec, long"), lambda t, a, x, y: t.matmul(a, x, out=y)),
     "cumsum": lambda t, a, x, y: t.cumsum(x, 0, out=y),
 }
 

@@ -2,6 +2,7 @@
 
 The statement becomes a call of one of ``matrix_funcs.py``, with a work array of the iteration's own, and a status that is set
 where a matrix is singular. The work arrays are one temporary whose last axes are those of the loop: accesses are coalesced.
+A system that fits, of an argument whose last axes are the matrix, is solved in registers: the kernel is compiled for its size.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import placed, word
 from qgraph.frontend.inference.iteration_space import LoopCall, WrittenAxis, loop_call, ranges_of
-from qgraph.frontend.inference.ranks import rank
-from qgraph.frontend.names.bindings import HostExpr, LeafRef, Value
+from qgraph.frontend.inference.ranks import known, rank
+from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ADDED, SHARED
 from qgraph.frontend.names.scope import Scope, quietly_static
@@ -29,10 +30,12 @@ from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.frontend.statements import loops
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.temporaries import one_element, temporary
+from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
 from qgraph.ir.faults import Fault
 from qgraph.ir.trees import at_place, call_of, load, names_in, parsed, stored
 from qgraph.language import Func, atomic_exch, serial
 from qgraph.operations.library_functions import LibraryFunction, library_function
+from qgraph.operations.small_systems import MOST_REGISTERS, solve_in_registers
 from qgraph.source import as_written, copied, standing_for
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -49,10 +52,18 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
         return
     rewriting = _Rewriting(region, scope, node, found)
     node = copy.copy(node)
-    node.body = [rewriting.visit(copied(statement)) for statement in node.body]
+    node.body = rewriting.block(copied(node.body))
     loops.for_loop(region, scope, node)
     for value, fine, fault in rewriting.checks:
         region.run(scope).check(scope, placed(fine, value), fault, (), value)
+
+
+def _argument(bound: Binding | None, temporaries: Sequence[str]) -> tuple[str, tuple[int, ...]] | None:
+    """Of an array that is an argument its path, and the extents of its last axes that are known; None of anything else."""
+    match bound:
+        case LeafRef(leaf=Leaf(type=ArrayType(tail=tail), path=path, name=name)) if path and name not in temporaries:
+            return path, tail
+    return None
 
 
 def _record(scope: Scope, node: ast.AST) -> LibraryFunction | None:
@@ -71,11 +82,18 @@ _KNOWN = ("solve", "inv", "cholesky")
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of an array with whole axes: how it is written, and its extents as expressions of the scope."""
+    """A part of an array with whole axes: how it is written, its indices, and its extents as expressions of the scope."""
 
     node: ast.expr
     base: ast.expr
+    inside: tuple[ast.expr, ...]
     extents: tuple[ast.expr, ...]
+
+    def element(self, *places: int) -> ast.Subscript:
+        """The element at these places along the whole axes."""
+        left = iter(places)
+        indices = [ast.Constant(next(left)) if isinstance(each, ast.Slice) else copied(each) for each in self.inside]
+        return ast.Subscript(copied(self.base), ast.Tuple(indices, ast.Load()), ast.Load())
 
 
 class _Rewriting(ast.NodeTransformer):
@@ -87,16 +105,20 @@ class _Rewriting(ast.NodeTransformer):
         self._own = names_assigned([loop.target, *loop.body])
         self.checks: list[tuple[ast.expr, ast.expr, Fault]] = []
 
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements that are there for ``statements``."""
+        return self.visit(ast.Module(statements, [])).body  # type: ignore[no-any-return]
+
     def visit_If(self, node: ast.If) -> ast.stmt:
         known = known_test(self._scope, node.test)
         # A branch that is dropped may hold anything.
         if known is not False:
-            node.body = [self.visit(statement) for statement in node.body]
+            node.body = self.block(node.body)
         if known is not True:
-            node.orelse = [self.visit(statement) for statement in node.orelse]
+            node.orelse = self.block(node.orelse)
         return node
 
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
         record = _record(self._scope, node)
         if record is None:
             return node
@@ -109,17 +131,59 @@ class _Rewriting(ast.NodeTransformer):
         into = self._part(target)
         func, columns = self._chosen(value, record, parts, into)
         size = parts[0].extents[0]
-        work = self._work(value, self._dtype(value, parts, into), [size, ast.BinOp(copied(size), ast.Add(), copied(columns))])
+        dtype = self._dtype(value, parts, into)
+        fixed = self._fits(parts, dtype) if func is matrix_funcs.solve_vector else 0
+        if fixed:
+            return self._in_registers(node, value, self._status(value, record), parts, into, fixed)
+        work = self._work(value, dtype, [size, ast.BinOp(copied(size), ast.Add(), copied(columns))])
         status = self._status(value, record)
         call = word(scope, func, target, *(each.node for each in parts), work)
         for child in ast.walk(call):
             if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute, ast.Tuple)):
                 child.ctx = ast.Load()
+        return self._unless_failed(node, call, status, [])
+
+    def _unless_failed(self, node: ast.stmt, failed: ast.expr, status: ast.Subscript, then: list[ast.stmt]) -> ast.stmt:
         # An atomic rather than a reduction: it is nearly never executed.
-        failed = ast.Expr(word(scope, atomic_exch, status.value, ast.Constant(0), ast.Constant(1)))
-        test = ast.Compare(call, [ast.NotEq()], [ast.Constant(0)])
-        made = at_place(ast.If(test, [failed], []), node)
+        noted = ast.Expr(word(self._scope, atomic_exch, status.value, ast.Constant(0), ast.Constant(1)))
+        test = ast.Compare(failed, [ast.NotEq()], [ast.Constant(0)])
+        made = at_place(ast.If(test, [noted], then), node)
         return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    def _fits(self, parts: Sequence[_Part], dtype: str) -> int:
+        """How many rows a matrix has that registers hold, 0 where they do not, or where that is not known.
+
+        Raises:
+            TailFound: it will be known.
+        """
+        matrix = parts[0]
+        temporaries = [each.leaf.name for each in self._region.unit.temporaries]
+        leaf = _argument(known(self._scope, matrix.base), temporaries)
+        plain = all(isinstance(each, (ast.Name, ast.Constant)) for part in parts for each in part.inside[: -len(part.extents)])
+        last = all(isinstance(each, ast.Slice) for each in matrix.inside[-2:])
+        if not plain or not last or leaf is None or dtype.startswith("complex"):
+            return 0
+        path, tail = leaf
+        if len(tail) < 2:
+            raise TailFound(path, 2)
+        rows, columns = tail[-2:]
+        return rows if rows == columns and 0 < rows * rows * (1 + (dtype == "float64")) <= MOST_REGISTERS else 0
+
+    def _in_registers(
+        self, node: ast.stmt, value: ast.expr, status: ast.Subscript, parts: Sequence[_Part], into: _Part, rows: int
+    ) -> list[ast.stmt]:
+        matrix, right = parts
+        numbers = [matrix.element(i, j) for i in range(rows) for j in range(rows)] + [right.element(i) for i in range(rows)]
+        call = at_place(word(self._scope, solve_in_registers, *numbers), value)
+        names = [f"{ADDED}{ADDED}x{k}" for k in range(rows + 1)]
+        made = ast.Assign([ast.Tuple([stored(each) for each in names], ast.Store())], call)
+        stores: list[ast.stmt] = []
+        for k in range(rows):
+            place = into.element(k)
+            place.ctx = ast.Store()
+            stores.append(ast.Assign([place], load(names[k])))
+        done = self._unless_failed(node, load(names[rows]), status, [at_place(each, node) for each in stores])
+        return [ast.fix_missing_locations(ast.copy_location(at_place(made, node), node)), done]
 
     def _chosen(self, value: ast.expr, record: LibraryFunction, parts: Sequence[_Part], into: _Part) -> tuple[Func, ast.expr]:
         """The func, and how many columns it needs beside the matrix; calls are refused whose shapes do not fit."""
@@ -159,7 +223,7 @@ class _Rewriting(ast.NodeTransformer):
             found = f"`{as_written(node)}` is no matrix or vector that is known before the loop"
             raise self._scope.error(found, node, _WHOLE_PARTS)
         extents = [_extent(base, axis) for axis, each in enumerate(inside) if isinstance(each, ast.Slice)]
-        return _Part(node, base, tuple(at_place(each, node) for each in extents))
+        return _Part(node, base, tuple(inside), tuple(at_place(each, node) for each in extents))
 
     def _dtype(self, value: ast.expr, parts: Sequence[_Part], into: _Part) -> str:
         found = [element_type(self._scope, each.base) for each in parts]

@@ -41,7 +41,7 @@ class LibraryFunction:
         results: how many arrays it gives; ``shape`` then gives as many shapes.
         integers: how many of the last of them hold integers, whatever the arrays hold.
         packed: how many of its first arrays Python passes in a tuple.
-        fills: whether PyTorch's takes ``out=``, the array that its result is written to.
+        fills: whether ``torch`` takes ``out=``, the array that its result is written to.
     """
 
     module: str
@@ -267,25 +267,32 @@ def _searched(torch: Any, x: Any, v: Any, *, side: str = "left") -> Any:
     return torch.where(v == v, torch.minimum(places, numbers), x.shape[0] if right else numbers)  # noqa: PLR0124
 
 
+def _multiplied(torch: Any, x: Any, y: Any, *, out: Any = None) -> Any:
+    # A vector on the left is a matrix of one row to PyTorch, also when it looks at ``out``.
+    return torch.matmul(x, y, out=None if out is None else out.unsqueeze(0) if x.ndim == 1 < y.ndim else out)
+
+
 def _scanned(name: str) -> Callable[..., Any]:
     return lambda torch, x, **keywords: getattr(torch, name)(x, **_dim(keywords, 0))
 
 
-def _sorted(torch: Any, x: Any, **keywords: Any) -> Any:
+def _sorted(torch: Any, x: Any, *, out: Any = None, **keywords: Any) -> Any:
     plain = x.ndim == 1 and x.is_contiguous() and x.dtype.itemsize > 1 and not x.dtype.is_complex
     if not plain or len(x) < _LONG or find_spec("cuda.compute") is None:
-        return torch.sort(x, stable=True, **_dim(keywords))[0]
+        found = torch.sort(x, stable=True, **_dim(keywords))[0]
+        return found if out is None else out.copy_(found)
     from cuda import compute
 
     # By the bits of its keys, where a nan with a sign comes first; NumPy has all of them last.
-    keys = torch.where(x == x, x, torch.nan) if x.dtype.is_floating_point else x  # noqa: PLR0124
-    given = {"d_in_keys": keys, "d_out_keys": torch.empty_like(keys), "d_in_values": None, "d_out_values": None}
+    keys = torch.nan_to_num(x, torch.nan, torch.inf, -torch.inf) if x.dtype.is_floating_point else x
+    out = torch.empty_like(keys) if out is None else out
+    given = {"d_in_keys": keys, "d_out_keys": out, "d_in_values": None, "d_out_values": None}
     sort = compute.make_radix_sort(**given, order=compute.SortOrder.ASCENDING)
     size = sort(temp_storage=None, num_items=len(x), **given)
     current = torch.cuda.current_stream().cuda_stream
     stream = SimpleNamespace(__cuda_stream__=lambda: (0, current))
     sort(temp_storage=x.new_empty(size, dtype=torch.uint8), num_items=len(x), stream=stream, **given)
-    return given["d_out_keys"]
+    return out
 
 
 def _fft(name: str) -> Callable[..., Any]:
@@ -299,9 +306,7 @@ def _fft_of_all(name: str) -> Callable[..., Any]:
 _AXIS = ("axis", "norm")
 _SINGULAR = "a singular matrix"
 _FUNCTIONS = (
-    LibraryFunction(
-        "numpy", "matmul", 2, _product, lambda torch, x, y, **out: torch.matmul(x, y, **out), computes="joined", fills=True
-    ),
+    LibraryFunction("numpy", "matmul", 2, _product, _multiplied, computes="joined", fills=True),
     LibraryFunction("numpy.linalg", "solve", 2, _solution, _solve, fails=_SINGULAR),
     LibraryFunction("numpy.linalg", "inv", 1, _matrix, lambda torch, x: torch.linalg.inv_ex(x), fails=_SINGULAR),
     LibraryFunction(
@@ -324,7 +329,7 @@ _FUNCTIONS = (
         LibraryFunction("numpy.fft", each, 1, _of_last(axes), _fft_of_all(each), ("norm",), gives="complex")
         for each, axes in (("fft2", 2), ("ifft2", 2), ("fftn", 0), ("ifftn", 0))
     ),
-    LibraryFunction("numpy", "sort", 1, _along, _sorted, ("axis",), "each"),
+    LibraryFunction("numpy", "sort", 1, _along, _sorted, ("axis",), "each", fills=True),
     LibraryFunction(
         "numpy",
         "argsort",

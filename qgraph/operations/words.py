@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from qgraph import language
-from qgraph.operations import intervals, intrinsics, progress_ring, random_numbers, vectors
+from qgraph.operations import intervals, intrinsics, progress_ring, random_numbers, small_systems, vectors
 from qgraph.operations.record import Operation, typed
 from qgraph.polyhedral.symbolic_integers import trips
 
@@ -59,6 +59,7 @@ def _random() -> Iterator[Operation]:
 def _vectors() -> Iterator[Operation]:
     for function in (vectors.vec, vectors.mat):
         yield _word(function, lambda code, word: code.vector_word(word.__name__), pure=True)
+    yield _word(small_systems.solve_in_registers, lambda code, _: code.system_word(), pure=True)
     for method in (*vectors.METHODS.values(), vectors.transposed, vectors.matmul):
         yield typed(method, lambda rules, code: rules.of_vectors)
 

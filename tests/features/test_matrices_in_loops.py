@@ -38,8 +38,47 @@ def test_solve(check, dtype):
     kernel = check(solved, lambda: args(5, 3), tolerance=tolerance)
     for n, m in ((3, 2), (2, 7), (11, 5)):
         check(solved, lambda n=n, m=m: args(n, m), tolerance=tolerance)
-    # One for each type.
-    assert kernel.stats.compilations <= 2
+    # One for each type and size.
+    compiled = kernel.stats.compilations
+    check(solved, lambda: args(4, 3), tolerance=tolerance)
+    assert kernel.stats.compilations == compiled
+
+
+def one_vector(a, b, x):
+    for i in range(a.shape[0]):
+        x[i] = np.linalg.solve(a[i], b[i])
+
+
+@pytest.mark.parametrize(("dtype", "n"), [("float32", 1), ("float32", 6), ("float64", 6), ("float32", 8), ("float32", 9)])
+def test_solutions_in_registers(check, dtype, n):
+    """Of as many rows as registers hold, and of one more; rows of any order, of equal pivots, of zeros before the last."""
+
+    def args():
+        random = np.random.default_rng(n)
+        a = (random.random((40, n, n)) - 0.5 + n * np.eye(n)[random.permuted(np.tile(np.arange(n), (40, 1)), axis=1)]).astype(
+            dtype
+        )
+        a[0] = np.triu(np.ones((n, n)))[::-1]
+        a[1] = np.eye(n)[::-1] * 1e-30
+        return a, random.random((40, n)).astype(dtype), np.zeros((40, n), dtype)
+
+    check(one_vector, args, tolerance=2e-4 if dtype == "float32" else 1e-12)
+
+
+def test_matrices_that_are_no_rows_of_an_argument(check):
+    """By an index that is loaded, of an array that is made, and in place."""
+
+    def kernel(a, b, x, order):
+        t = np.empty(b.shape)
+        for i in range(a.shape[0]):
+            t[i] = np.linalg.solve(a[order[i]], b[i])
+        m = a * 2.0
+        for i in range(a.shape[0]):
+            x[i] = np.linalg.solve(m[i], t[i])
+        for i in range(a.shape[0]):
+            b[i] = np.linalg.solve(a[i], b[i])
+
+    check(kernel, lambda: (matrices(5, 3, 3), np.ones((5, 3)), np.zeros((5, 3)), np.array([4, 0, 3, 1, 2])), tolerance=1e-9)
 
 
 def test_other_loops_and_parts(check):

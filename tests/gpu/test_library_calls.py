@@ -118,7 +118,12 @@ def test_who_writes_the_target(monkeypatch, function, dtype):
         pytest.skip("PyTorch multiplies no matrices of integers on a GPU")
     name = {"multiplied": "matmul", "summed": "cumsum", "multiplied_up": "cumprod"}[function.__name__]
     given, original = [], getattr(torch, name)
-    monkeypatch.setattr(torch, name, lambda *args, **more: (given.append("out" in more), original(*args, **more))[1])
+
+    def noting(*args, **more):
+        given.append(more.get("out") is not None)
+        return original(*args, **more)
+
+    monkeypatch.setattr(torch, name, noting)
     alike = dtype != "int32"
     memory = np.zeros(50, dtype)
     whole, operands = np.s_[0:36], 1 + (function is multiplied)
@@ -142,7 +147,8 @@ def test_who_writes_the_target(monkeypatch, function, dtype):
         qgraph.kernel(function)(*arrays)
         torch.cuda.synchronize()
         np.testing.assert_allclose(arrays[-1].cpu().numpy(), expected.astype(dtype), rtol=1e-5)
-        assert given == [direct] * 2, (target, given)
+        # Once with copies, if such arrays are new, and once with the arrays.
+        assert set(given) == {direct}, (target, given)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64", "uint8"])

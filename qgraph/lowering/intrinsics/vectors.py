@@ -1,7 +1,8 @@
-"""``qgraph.vec`` and ``qgraph.mat`` of numbers and tuples."""
+"""``qgraph.vec`` and ``qgraph.mat`` of numbers and tuples, and small systems in registers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from qgraph.lowering.intrinsics.intrinsic import Intrinsic
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import is_integral, is_number, join_all, plain
 from qgraph.lowering.number_types.vectors import shape_of, type_of
+from qgraph.operations.small_systems import rows_of, solved
 
 
 def vector_word(name: str) -> Intrinsic:
@@ -65,3 +67,45 @@ def _vector(context: Any, builder: Any, result: Any, kinds: Sequence[Any], value
         values = [builder.extract_value(whole, at) for at in range(len(kinds))]
     cast = [context.cast(builder, value, kind, result.dtype) for value, kind in zip(values, kinds, strict=True)]
     return context.make_tuple(builder, result, cast)
+
+
+def system_word() -> Intrinsic:
+    """The Numba type of ``solve_in_registers``: of floats of one type."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        (kind,) = {plain(each) for each in args}
+        return context.make_signature(types.UniTuple(kind, math.isqrt(len(args)) + 1), *(kind,) * len(args))
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        found, failed = solved(rows_of(args), _Emitted(builder))
+        return context.make_tuple(builder, sig.return_type, [*found, builder.uitofp(failed, args[0].type)])
+
+    return Intrinsic("solve_in_registers", typer, emit)
+
+
+class _Emitted:
+    """Instructions of LLVM for floats (``Arithmetic``)."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+
+    def greater(self, a: ir.Value, b: ir.Value) -> Any:
+        return self._builder.fcmp_ordered(">", self._absolute(a), self._absolute(b))
+
+    def choose(self, test: ir.Value, a: ir.Value, b: ir.Value) -> Any:
+        return self._builder.select(test, a, b)
+
+    def is_zero(self, a: ir.Value) -> Any:
+        return self._builder.fcmp_ordered("==", a, ir.Constant(a.type, 0.0))
+
+    def either(self, a: ir.Value, b: ir.Value) -> Any:
+        return self._builder.or_(a, b)
+
+    def quotient(self, a: ir.Value, b: ir.Value) -> Any:
+        return self._builder.fdiv(a, b)
+
+    def reduced(self, a: ir.Value, b: ir.Value, c: ir.Value) -> Any:
+        return self._builder.fsub(a, self._builder.fmul(b, c))
+
+    def _absolute(self, a: ir.Value) -> Any:
+        return self._builder.call(self._builder.module.declare_intrinsic("llvm.fabs", [a.type]), [a])
