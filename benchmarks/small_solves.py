@@ -17,7 +17,7 @@ import numpy as np
 import qgraph
 from benchmarks import parts, plots, timing
 from benchmarks.peers import Device, Run, nothing, require
-from benchmarks.results import Answer
+from benchmarks.results import Answer, Target
 
 COLUMNS = ("systems", "size", "peer", "us", "ratio")
 SYSTEMS = {"6x6, float32": (6, "float32"), "6x6, float64": (6, "float64"), "12x12, float32": (12, "float32")}
@@ -191,10 +191,15 @@ _MAKERS: dict[str, Callable[..., Run]] = {
 }
 
 
+def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
+    """Ahead of the batched solvers, and near a device function that a block of threads calls together."""
+    return parts.targets(rows, key, {"nvmath": 0.9})
+
+
 def draw(record: dict[str, Any], file: Path) -> None:
     """Bars: time for all systems, relative to that of the loop."""
     plots.ratios(record, file, "systems", PEERS, title="A small system in each iteration", what="all systems")
 
 
 if __name__ == "__main__":
-    raise SystemExit(parts.main(begin, {part: functools.partial(measure, part) for part in SYSTEMS}, draw))
+    raise SystemExit(parts.main(begin, {part: functools.partial(measure, part) for part in SYSTEMS}, draw, judge))
