@@ -298,6 +298,23 @@ def test_several_iterations_a_turn(rig, turns):
         assert str(kernel.explain(*arguments())).count("8 iterations a turn") == 2
 
 
+def one_call_an_iteration(x, rounds, turns):
+    t = -5
+    for _r in qgraph.serial(range(rounds)):
+        for t in qgraph.serial(range(7, 7 - turns, -1)):
+            x[:] = np.cumsum(x)
+    return t
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5, 6, 7, 31, 32, 33, 37, 38, 65, 70])
+def test_one_call_an_iteration(rig, turns):
+    """Thirty-two at a time, then five, then one: binomial coefficients tell how often."""
+    kernel = rig.check(one_call_an_iteration, lambda: (np.ones(4, np.int64), 2, turns), noop=turns == 0)
+    if rig.backend != "cpu":
+        text = str(kernel.explain(np.ones(4, np.int64), 2, turns))
+        assert (text.count("32 iterations a turn"), text.count(" 5 iterations a turn")) == (1, 1)
+
+
 def with_temporaries(x, y):
     t = np.zeros_like(x)
     u = qgraph.empty(x.shape[0])

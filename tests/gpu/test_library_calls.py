@@ -147,8 +147,8 @@ def test_who_writes_the_target(monkeypatch, function, dtype):
         qgraph.kernel(function)(*arrays)
         torch.cuda.synchronize()
         np.testing.assert_allclose(arrays[-1].cpu().numpy(), expected.astype(dtype), rtol=1e-5)
-        # Once with copies, if such arrays are new, and once with the arrays.
-        assert set(given) == {direct}, (target, given)
+        # Once with copies, which have no gaps, if such arrays are new; then with the arrays.
+        assert given[-1] == direct, (target, given)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64", "uint8"])

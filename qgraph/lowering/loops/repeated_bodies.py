@@ -16,6 +16,8 @@ from qgraph.source import copied
 
 # How often bodies of so many statements at most are repeated: kernels are compiled for each copy, recorded nodes are not.
 _TIMES = ((1, 32), (6, 8), (12, 4))
+# What is left of many iterations a turn is done so many at a time, before the last are done one by one.
+_MANY, _FEW = 32, 5
 
 
 def repeat_bodies(program: Program) -> Program:
@@ -30,6 +32,9 @@ def _repeated(statements: Sequence[Statement]) -> tuple[Statement, ...]:
             case Loop():
                 loop = replace(statement, body=_repeated(statement.body))
                 times = _times(loop)
+                if times == _MANY:
+                    turns, loop = in_two(loop, times, _copies(loop, times))
+                    found, times = [*found, turns], _FEW
                 found += in_two(loop, times, _copies(loop, times)) if times else (loop,)
             case Branch():
                 found.append(replace(statement, regions=tuple(map(_repeated, statement.regions))))
@@ -80,15 +85,17 @@ def in_turns(loop: Loop, turns: Loop, many: str, most: int, also: str = "1") -> 
     left = left_of(counter)
     skipping = generated(f"{MANY} = {many}", "skip", skip=counter.skip)
     condition = loop.condition
+    # A loop may be what is left of another one.
+    words = f"{condition.name}_{most}"
     looking = Effects(frozenset({counter.left.name}), frozenset({loop.condition_slot.name}))
     turns = replace(
         turns,
         enter=deciding(enter, enter.name, enter.body[:-1], f"{left} > {most}{'' if also == '1' else f' and {also} != 0'}"),
         test_first=True,
-        condition=deciding(condition, f"{condition.name}_many", skipping, f"{left} > {most}"),
+        condition=deciding(condition, f"{words}_many", skipping, f"{left} > {most}"),
         counter=None,
     )
-    rest = replace(deciding(condition, f"{condition.name}_rest", [], f"{left} > 0"), role="enter", effects=looking)
+    rest = replace(deciding(condition, f"{words}_rest", [], f"{left} > 0"), role="enter", effects=looking)
     return turns, replace(loop, enter=rest)
 
 

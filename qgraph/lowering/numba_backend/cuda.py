@@ -248,7 +248,9 @@ def compile_ptx(
     """
     from numba.cuda.utils import numba_target_override
 
-    compiler = _COMPILERS.get(float_type)
+    # Methods that others declared for CUDA alone are refused by a context that is made for another target.
+    with numba_target_override():
+        compiler = _COMPILERS.get(float_type)
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
     missing, failing = _toolkit_errors(function, session.owners), kernel_errors(function, session.owners)

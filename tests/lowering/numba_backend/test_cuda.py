@@ -17,7 +17,7 @@ from qgraph.lowering.numba_backend import cuda, cuda_simulator
 from qgraph.lowering.ptx import link
 from qgraph.operations import intrinsics
 from tests.conftest import THOROUGH
-from tests.processes import run_python
+from tests.processes import printed_by, run_python
 
 if cuda.simulator_active():
     pytest.skip("the simulator compiles nothing", allow_module_level=True)
@@ -324,3 +324,30 @@ def test_arithmetic_of_arrays_where_numbers_are_needed_is_refused():
 
     with pytest.raises(qgraph.KernelTypeError, match=r"numpy.multiply is used where a number is needed(?s:.*)a\[\(\)\]"):
         kernel.ptx(np.zeros(3), np.array(2.0))
+
+
+def test_methods_that_others_declare_for_cuda_alone(tmp_path):
+    """As nvmath's: a context that is made while Numba compiles for the CPU would refuse them."""
+    program = """
+        import numba.cuda
+        import numpy as np
+        from numba.core import types
+        from numba.extending import overload_method
+
+        import qgraph
+
+        class Own(types.Type):
+            pass
+
+        @overload_method(Own, "solve", target="cuda")
+        def solve(self):
+            return lambda self: 1.0
+
+        @qgraph.kernel(backend="cuda")
+        def k(x):
+            for i in range(x.shape[0]):
+                x[i] += 1.0
+
+        print(*k.ptx(np.ones(3)))
+    """
+    assert printed_by(program, tmp_path, QGRAPH_CACHE="0").split() == ["k_L18"]
