@@ -16,11 +16,15 @@ _WHY = {
         "places as numbers of 64 bits"
     ),
     ("library_calls", "", "recorded alone"): (
-        "a turn of the while node takes 3 to 4 us whatever is in it, and loops that call libraries are not unrolled"
+        "a turn of the while node takes 3 to 4 us whatever is in it, and does 32 calls, then 5, then one"
     ),
-    ("library_calls", "", "JAX"): (
-        "XLA lets the library write its result where it belongs; what is recorded here copies it there. "
-        "That this is all is a guess"
+    ("library_calls", "cholesky", ""): (
+        "of the hundred turns each does one Cholesky factorisation, which PyTorch makes beside its place: it is copied there, "
+        "as it is in PyTorch's loop. XLA lets the library write where the result belongs. That this is all is a guess"
+    ),
+    ("small_solves", "12x12", "nvmath"): (
+        "144 numbers are too many for the registers of a thread: each has its matrix in global memory, and nvmath's threads "
+        "share one in shared memory"
     ),
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
