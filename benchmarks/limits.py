@@ -22,10 +22,6 @@ _WHY = {
         "of the hundred turns each does one Cholesky factorisation, which PyTorch makes beside its place: it is copied there, "
         "as it is in PyTorch's loop. XLA lets the library write where the result belongs. That this is all is a guess"
     ),
-    ("small_solves", "12x12", "nvmath"): (
-        "144 numbers are too many for the registers of a thread: each has its matrix in global memory, and nvmath's threads "
-        "share one in shared memory"
-    ),
     ("ladders", "chain, 1:", "CuPy"): "with one node the call counts, and a replay of CuPy's looks at no arguments",
     ("ladders", "chain, 1:", "Warp"): "with one node the call counts, and a launch of Warp's graph looks at no arguments",
     ("ladders", "chain, 1:", "raw C"): "with one node the call counts, which comes from Python and looks at its arguments",

@@ -276,15 +276,19 @@ def _scanned(name: str) -> Callable[..., Any]:
     return lambda torch, x, **keywords: getattr(torch, name)(x, **_dim(keywords, 0))
 
 
+def _keys(torch: Any, x: Any) -> Any:
+    # Sorts compare the bits of numbers: a nan with a sign would come first, and NumPy has all of them last.
+    return torch.nan_to_num(x, torch.nan, torch.inf, -torch.inf) if x.dtype.is_floating_point else x
+
+
 def _sorted(torch: Any, x: Any, *, out: Any = None, **keywords: Any) -> Any:
-    plain = x.ndim == 1 and x.is_contiguous() and x.dtype.itemsize > 1 and not x.dtype.is_complex
+    keys = _keys(torch, x)
+    plain = x.ndim == 1 and keys.is_contiguous() and x.dtype.itemsize > 1 and not x.dtype.is_complex
     if not plain or len(x) < _LONG or find_spec("cuda.compute") is None:
-        found = torch.sort(x, stable=True, **_dim(keywords))[0]
+        found = torch.sort(keys, stable=True, **_dim(keywords))[0]
         return found if out is None else out.copy_(found)
     from cuda import compute
 
-    # By the bits of its keys, where a nan with a sign comes first; NumPy has all of them last.
-    keys = torch.nan_to_num(x, torch.nan, torch.inf, -torch.inf) if x.dtype.is_floating_point else x
     out = torch.empty_like(keys) if out is None else out
     given = {"d_in_keys": keys, "d_out_keys": out, "d_in_values": None, "d_out_values": None}
     sort = compute.make_radix_sort(**given, order=compute.SortOrder.ASCENDING)
@@ -335,7 +339,7 @@ _FUNCTIONS = (
         "argsort",
         1,
         _along,
-        lambda torch, x, **more: torch.argsort(x, stable=True, **_dim(more)),
+        lambda torch, x, **more: torch.argsort(_keys(torch, x), stable=True, **_dim(more)),
         ("axis",),
         "each",
         "real",

@@ -187,6 +187,23 @@ def places(x, v, y, z):
     z[:] = np.searchsorted(x, v, side="right")
 
 
+def in_order(x, y, z):
+    y[:] = np.sort(x)
+    z[:] = np.argsort(x)
+
+
+@pytest.mark.parametrize("n", [7, 5000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nans_come_last_whatever_their_signs(rig, n, dtype):
+    x = np.random.default_rng(n).random(n).astype(dtype)
+    x[1::7], x[3::7], x[5::7] = -np.nan, np.nan, -np.inf
+    assert np.signbit(x[1])
+    y, z = rig.device(np.zeros(n, dtype)), rig.device(np.zeros(n, np.int64))
+    rig.kernel(in_order)(rig.device(x), y, z)
+    np.testing.assert_array_equal(qgraph.to_numpy(y), np.sort(x))
+    np.testing.assert_array_equal(x[qgraph.to_numpy(z)], np.sort(x))
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
 def test_order_and_scans(rig, dtype):
     def distinct():
