@@ -82,13 +82,12 @@ def bars(axes: Axes, record: dict[str, Any], x: str, peers: tuple[str, ...]) -> 
     present = [peer for peer in peers if any(row.get(peer) for row in record["rows"])]
     width = 0.8 / max(len(present), 1)
     for k, peer in enumerate(present):
-        for group, row in enumerate(record["rows"]):
-            if row.get(peer):
-                place = group - 0.4 + (k + 0.5) * width
-                height = row[peer]["median"]
-                axes.bar(place, height, width * 0.92, color=COLOURS.get(peer, INK), label=peer if group == 0 else None)
-                axes.text(place, height, f"{height:.3g}", ha="center", va="bottom", fontsize=7.5, color=INK)
-    axes.set_xticks(range(len(record["rows"])), [str(row[x]) for row in record["rows"]])
+        measured = [(group, row[peer]["median"]) for group, row in enumerate(record["rows"]) if row.get(peer)]
+        places = [group - 0.4 + (k + 0.5) * width for group, _ in measured]
+        axes.bar(places, [height for _, height in measured], width * 0.92, color=COLOURS.get(peer, INK), label=peer)
+        for at, (_, height) in zip(places, measured, strict=True):
+            axes.text(at, height, f"{height:.3g}", ha="center", va="bottom", fontsize=7.5, color=INK)
+    axes.set_xticks(range(len(record["rows"])), [str(row[x]).replace(", ", ",\n") for row in record["rows"]])
     axes.grid(visible=False, axis="x")
     axes.set_ylim(top=axes.get_ylim()[1] * 1.3)
     axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=2)
