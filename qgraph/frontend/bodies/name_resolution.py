@@ -45,7 +45,7 @@ from qgraph.frontend.names.call_binding import (
     without_docstring,
 )
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
+from qgraph.frontend.names.foreign_calls import by_position, give_defaults, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
@@ -322,6 +322,7 @@ class _Rewriter(ProgressResolution, VectorResolution):
             if vector is not None:
                 return vector
             by_position(self._scope, bound.value, node)
+            give_defaults(self._scope, bound.value, node)
             rewritten = self._known_call(bound.value, node)
             if rewritten is not None:
                 return rewritten

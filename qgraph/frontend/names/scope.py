@@ -310,7 +310,9 @@ class Scope:
         compiled_in = self._globals.compiled_in
         for name in ("__init__", "__new__", "_fields", "__dataclass_fields__"):
             if hasattr(cls, name):
-                compiled_in.attribute(cls, name, getattr(cls, name))
+                compiled_in.attribute(cls, name, found := getattr(cls, name))
+                if hasattr(found, "__defaults__"):
+                    compiled_in.attribute(found, "__defaults__", found.__defaults__)
         compiled_in.computed(("post", cls), lambda: hasattr(cls, "__post_init__"), hasattr(cls, "__post_init__"))
 
     def look_into(self, value: object, node: ast.expr) -> None:
