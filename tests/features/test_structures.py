@@ -311,6 +311,52 @@ def test_structures_through_funcs_and_several_at_once(check, function, n):
     check(function, lambda: (np.arange(4.0), n))
 
 
+# --- indices that are known ----------------------------------------------------------------------------------------------
+
+LAST = 2
+WEIGHTS = (1, 0.25, np.float32(3))
+
+
+@qgraph.func
+def mean_of(numbers):
+    s = 0.0
+    for k in qgraph.static(range(len(numbers))):
+        s += numbers[k]
+    return s / len(numbers)
+
+
+def numbers_by_index(x, t, mode: qgraph.Static = 1):
+    for i in range(x.shape[0]):
+        for k in qgraph.static(range(3)):
+            x[i] += t[k] * WEIGHTS[k] + k
+        x[i] += t[LAST] * len(t) + mean_of(t) - t[mode]
+    n = len(t)
+    return n, t[LAST], WEIGHTS[mode], mean_of(t), len(t) + 1 if len(t) > 2 else 0
+
+
+def arrays_by_index(x, pair):
+    for k in qgraph.static(range(2)):
+        pair[k][:] += k + 1
+        for i in range(pair[k].shape[0]):
+            pair[k][i] *= x[i]
+        x[k] = np.sum(pair[k])
+    return len(pair)
+
+
+def test_elements_of_tuples_by_indices_that_are_known(check):
+    check(numbers_by_index, lambda: (np.arange(4.0), (1, 2, 3.5)))
+    check(arrays_by_index, lambda: (np.arange(4.0), Pair(np.ones(2), np.arange(4.0))))
+
+
+def beyond(x):
+    x[0] = WEIGHTS[3]
+
+
+def test_elements_that_a_global_tuple_lacks_are_refused_by_name(rig):
+    with pytest.raises(qgraph.KernelSyntaxError, match="^`WEIGHTS` has 3 elements, there is no element 3"):
+        rig.run(rig.kernel(beyond), np.ones(3))
+
+
 # --- defaults of fields --------------------------------------------------------------------------------------------------
 
 

@@ -340,6 +340,8 @@ class _Rewriter(ProgressResolution, VectorResolution):
         view = self._scope.static(node.args[0]) if callee is len and len(node.args) == 1 else None
         if isinstance(view, ViewRef):
             return self.expression(placed(view.along[0].count.code, node))
+        if isinstance(view, StructRef) and (known := self._scope.static(node)) is not None:
+            return self._place(known, node)
         if is_power(self._scope, callee, node):
             return self._power(node.args[0], node.args[1], node)
         if callee is divmod and len(node.args) == 2 and not node.keywords:
