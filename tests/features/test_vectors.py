@@ -327,6 +327,7 @@ def outside_of_loops(x, y):
     x[1] += vec(y[0, 0], 0, 1) * 2
     for t in qgraph.serial(range(2)):
         x[2] -= v
+        x[3] = vec(x[2]) * 0.5 + x[3] + x[t]
         y[0, t] = v @ v
 
 
