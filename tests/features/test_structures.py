@@ -331,7 +331,7 @@ def numbers_by_index(x, t, mode: qgraph.Static = 1):
             x[i] += t[k] * WEIGHTS[k] + k
         x[i] += t[LAST] * len(t) + mean_of(t) - t[mode]
     n = len(t)
-    return n, t[LAST], WEIGHTS[mode], mean_of(t), len(t) + 1 if len(t) > 2 else 0
+    return n, t[LAST], WEIGHTS[mode], mean_of(t), len(t) + 1 if len(t) > 2 else 0, np.full(len(t), len(t))
 
 
 def arrays_by_index(x, pair):
