@@ -56,7 +56,7 @@ def _builtins() -> Iterator[Operation]:
     )
     yield typed(
         builtins.abs,
-        lambda rules, code: rules.unary(code.absolute),
+        lambda rules, code: rules.unary(code.absolute, of_numpy=False),
         elementwise=(1,),
         result="first",
         owner="first",

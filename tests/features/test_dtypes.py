@@ -41,6 +41,24 @@ def test_bool(check):
     check(truth, args)
 
 
+def absolute_values_of_booleans(x, out):
+    for i in range(x.shape[0]):
+        out[i] = np.abs(x[i]) | np.abs(x[0])
+    return np.max(np.abs(x)), np.abs(x[0]), np.abs(x).sum(), np.absolute(x) & x
+
+
+def added_absolute_values(x, out):
+    for i in range(x.shape[0]):
+        out[i] = abs(x[i]) + abs(x[i])
+
+
+def test_absolute_values_of_booleans(rig):
+    """Python's is a number and NumPy's a boolean, of which two have another sum."""
+    rig.check(absolute_values_of_booleans, lambda: (np.array([True, False, True]), np.full(3, POISON)))
+    with pytest.raises(qgraph.KernelTypeError, match="^abs of a boolean is a number in Python and a boolean in NumPy"):
+        rig.run(rig.kernel(added_absolute_values), np.ones(3, bool), np.zeros(3))
+
+
 def complex_arithmetic(z, w, parts):
     for i in range(z.shape[0]):
         w[i] = z[i] * z[i].conjugate() + (2.0 + 1.0j) * z[i] - 1j

@@ -57,6 +57,24 @@ def of_integers(x: Any, y: Any) -> Any:
     return t, x / 3, np.sqrt(x), y + 1
 
 
+def beside_counts(x: Any, m: Any) -> Any:
+    k = np.count_nonzero(m)
+    j = np.count_nonzero(x[m[:3]])
+    return x + k, x + j, x * np.count_nonzero(m[:9]), x + len(x[m[:3]])
+
+
+def lengths(x: Any, y: Any) -> Any:
+    n = len(x)
+    return np.arange(len(x)), x * len(y), x[::2] * len(x[::2]), np.arange(n) / n, np.full(len(x), len(y)), np.full(2, x.max())
+
+
+def test_counts_and_lengths_have_numpys_types(check: Any) -> None:
+    """Those of a mask are NumPy's integers since 2.4, beside which an int8 is an int64; a length is Python's."""
+    for dtype in ("int8", "float32"):
+        check(beside_counts, lambda dtype=dtype: (np.array([1, 2, 3], dtype), np.ones(100, bool)))
+        check(lengths, lambda dtype=dtype: (np.array([1, 2, 3], dtype), np.ones(4)))
+
+
 def test_integers_beside_float32(rig: Any) -> None:
     kernel = rig.kernel(of_integers)
     given = np.array([16777217, 16777219, 7], np.int32), np.array([1.1, 2, 3], np.float32)

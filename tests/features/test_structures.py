@@ -309,3 +309,115 @@ def swapped_in_loops(x, n):
 @pytest.mark.parametrize("n", [2, 5])
 def test_structures_through_funcs_and_several_at_once(check, function, n):
     check(function, lambda: (np.arange(4.0), n))
+
+
+# --- indices that are known ----------------------------------------------------------------------------------------------
+
+LAST = 2
+WEIGHTS = (1, 0.25, np.float32(3))
+
+
+@qgraph.func
+def mean_of(numbers):
+    s = 0.0
+    for k in qgraph.static(range(len(numbers))):
+        s += numbers[k]
+    return s / len(numbers)
+
+
+def numbers_by_index(x, t, mode: qgraph.Static = 1):
+    for i in range(x.shape[0]):
+        for k in qgraph.static(range(3)):
+            x[i] += t[k] * WEIGHTS[k] + k
+        x[i] += t[LAST] * len(t) + mean_of(t) - t[mode]
+    n = len(t)
+    return n, t[LAST], WEIGHTS[mode], mean_of(t), len(t) + 1 if len(t) > 2 else 0, np.full(len(t), len(t))
+
+
+def arrays_by_index(x, pair):
+    for k in qgraph.static(range(2)):
+        pair[k][:] += k + 1
+        for i in range(pair[k].shape[0]):
+            pair[k][i] *= x[i]
+        x[k] = np.sum(pair[k])
+    return len(pair)
+
+
+def test_elements_of_tuples_by_indices_that_are_known(check):
+    check(numbers_by_index, lambda: (np.arange(4.0), (1, 2, 3.5)))
+    check(arrays_by_index, lambda: (np.arange(4.0), Pair(np.ones(2), np.arange(4.0))))
+
+
+def beyond(x):
+    x[0] = WEIGHTS[3]
+
+
+def test_elements_that_a_global_tuple_lacks_are_refused_by_name(rig):
+    with pytest.raises(qgraph.KernelSyntaxError, match="^`WEIGHTS` has 3 elements, there is no element 3"):
+        rig.run(rig.kernel(beyond), np.ones(3))
+
+
+# --- defaults of fields --------------------------------------------------------------------------------------------------
+
+
+class Scaled(NamedTuple):
+    value: Any
+    scale: Any = -2.5
+
+
+@dataclass
+class Placed:
+    x: Any
+    n: int = 3
+
+
+def defaults_at_kernel_level(x, n):
+    p, q = Placed(x), Scaled(n)
+    for _ in qgraph.serial(range(n)):
+        q = Scaled(q.value + q.scale)
+    return p, p.n, q, Scaled(scale=2, value=x[0])
+
+
+@qgraph.func
+def scaled(value):
+    return Scaled(value)
+
+
+def defaults_in_loops(x, n):
+    for i in range(x.shape[0]):
+        p, q = scaled(x[i]), Scaled(scale=i, value=n)
+        x[i] = p.value * p.scale + q.value * q.scale + Scaled(n)[1]
+
+
+@pytest.mark.parametrize("function", [defaults_at_kernel_level, defaults_in_loops])
+def test_fields_that_have_defaults_may_be_left_out(check, function):
+    check(function, lambda: (np.arange(4.0), 3), noop=function is defaults_at_kernel_level)
+
+
+def test_a_default_that_changes_is_seen(rig, monkeypatch):
+    kernel = rig.kernel(defaults_in_loops)
+    rig.compare(kernel, lambda: (np.arange(4.0), 3))
+    monkeypatch.setattr(Scaled.__new__, "__defaults__", (4.0,))
+    rig.compare(kernel, lambda: (np.arange(4.0), 3))
+
+
+def too_many_in_a_loop(x):
+    for i in range(x.shape[0]):
+        x[i] = Scaled(x[i], 1, 2).value
+
+
+def dataclass_in_a_loop(x):
+    for i in range(x.shape[0]):
+        x[i] = Placed(x[i]).n
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (too_many_in_a_loop, r"^`Scaled\(x\[i\], 1, 2\)` does not give each field of Scaled once"),
+        (dataclass_in_a_loop, r"^`Placed\(x\[i\]\)` makes a dataclass in a loop"),
+    ],
+)
+def test_what_loops_cannot_make_is_refused_by_name(rig, function, message):
+    with pytest.raises(qgraph.KernelSyntaxError, match=message):
+        rig.run(rig.kernel(function), np.ones(3))

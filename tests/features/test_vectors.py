@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -223,12 +223,56 @@ def beside_numbers(x, y, dt):
         y[i] = v * k
 
 
+class Ray(NamedTuple):
+    origin: Any
+    along: Any
+
+
+@qgraph.func
+def point(ray, t):
+    return ray.origin + t * ray.along
+
+
+@qgraph.func
+def reflected(ray, n):
+    return Ray(ray.origin, ray.along - 2 * (ray.along @ n) * n)
+
+
+@qgraph.func
+def length(ray):
+    return ray.along.norm()
+
+
+def rays(x, y, dt):
+    for i in range(x.shape[0]):
+        ray = Ray(along=vec(x[i]), origin=vec(y[i]))
+        for k in range(3):
+            ray = Ray(point(ray, dt), ray.along)
+            if ray.origin.x > 0:
+                ray = reflected(ray, vec(1, 0, 0))
+        o, a = ray
+        y[i] = o.cross(a) * length(ray)
+        x[i] += (ray[1] @ o) * a
+
+
+def tuples(x, y, dt):
+    for i in range(x.shape[0]):
+        pair = (vec(x[i]), (vec(y[i]), i))
+        for k in range(2):
+            pair = (pair[1][0], (pair[0] * dt, k)) if i % 2 else (-pair[0], counted(pair[1][0], k))
+        v, (w, k) = pair
+        found = counted(v, k)
+        x[i] += found[0] + w.norm() * w
+        pair = (i, dt)
+        y[i, 0] = pair[0] * pair[1]
+
+
 def collisions(x, y, dt):
     for i in range(y.shape[0]):
         x[i % 2] += vec(y[i]) * dt
 
 
-@pytest.mark.parametrize("function", [stores, changing_places, by_funcs, beside_numbers, collisions])
+@pytest.mark.parametrize("function", [stores, changing_places, by_funcs, beside_numbers, rays, tuples, collisions])
 def test_rows_are_read_and_written(rig, function):
     rig.check(function, lambda: (*rows(), 0.25), tolerance=1e-12)
 
@@ -283,6 +327,7 @@ def outside_of_loops(x, y):
     x[1] += vec(y[0, 0], 0, 1) * 2
     for t in qgraph.serial(range(2)):
         x[2] -= v
+        x[3] = vec(x[2]) * 0.5 + x[3] + x[t]
         y[0, t] = v @ v
 
 
@@ -332,14 +377,14 @@ def test_columns_and_parts_are_no_rows(rig):
 
 def of_unknown_shape(x):
     for i in range(x.shape[0]):
-        found = counted(qgraph.vec(x[i]), i)
-        x[i] += found[0]
+        found = (vec(x[i]), vec(0, 0, 1))
+        x[i] += found[i % 2]
 
 
 def stored_in_an_element(x):
     for i in range(x.shape[0]):
-        found = counted(qgraph.vec(x[i]), i)
-        x[i, 0] = found[0]
+        found = (vec(x[i]), vec(0, 0, 1))
+        x[i, 0] = found[i % 2]
 
 
 @pytest.mark.needs("compiler")

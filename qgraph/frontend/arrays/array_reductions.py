@@ -163,7 +163,8 @@ def _like(kind: str, dtype: np.dtype[np.generic] | None) -> Any:
     if kind in ("any", "all"):
         return np.True_
     if kind == "count_nonzero":
-        return 1
+        # Python's integer before NumPy 2.4.
+        return np.count_nonzero(np.ones(1))
     wide = summed(kind, dtype)
     if dtype is None or (kind in PRODUCTS and dtype.kind in "biu"):
         return None
@@ -190,7 +191,7 @@ def _step(
     if kind in _EXTREMES:
         extreme = word(body.scope, _EXTREMES[kind], result, value)
         return neutral or body.first(value, dtype, node), ast.Assign([total], extreme)
-    wide = summed(kind, dtype)
+    wide = type(_like(kind, dtype)) if kind == "count_nonzero" else summed(kind, dtype)
     identity: ast.expr = ast.Constant(1 if kind == "prod" else 0)
     if wide is not None:
         # Of the type that NumPy gives the sum, whatever the elements are.

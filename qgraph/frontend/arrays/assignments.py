@@ -269,7 +269,7 @@ def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
 def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
     """``value`` for elements: a number for one, and for a tuple of them a tuple that is written out."""
     if not isinstance(target, ast.Tuple):
-        if rank(scope, value):
+        if rank(scope, value) and not rank(scope, target):
             raise scope.error(
                 f"`{as_written(value)}` is an array, and `{as_written(target)}` one element",
                 value,

@@ -125,5 +125,5 @@ class ArrayResolution(ValueResolution):
                 bound = self._scope.names.get(name.id) if isinstance(name, ast.Name) else None
                 if isinstance(name, ast.Name) and isinstance(bound, Private):
                     # The value is yet to be visited: the name is what it was.
-                    found = replace(array_of(self._scope, bound.name, value), vector=bound.vector)
+                    found = replace(array_of(self._scope, bound.name, value), vector=bound.vector, inside=bound.inside)
                     self._scope.names[name.id] = replace(found, origin="") if name.id in self.rebound else found

@@ -17,6 +17,7 @@ from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
 from qgraph.frontend.bodies.local_arrays import is_local, rebound
 from qgraph.frontend.bodies.progress import ProgressResolution
 from qgraph.frontend.bodies.rows import RowFunction
+from qgraph.frontend.bodies.tuples_of_vectors import Kind
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, product
 from qgraph.frontend.bodies.vectors import VectorResolution
 from qgraph.frontend.checks.negative_power import is_power
@@ -45,7 +46,7 @@ from qgraph.frontend.names.call_binding import (
     without_docstring,
 )
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.foreign_calls import by_position, refuse_callee
+from qgraph.frontend.names.foreign_calls import by_position, give_defaults, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
@@ -55,7 +56,6 @@ from qgraph.ir.program import SLOTS
 from qgraph.ir.trees import assign, call_of, load, parts_of, stored
 from qgraph.language import Func
 from qgraph.operations import intrinsics
-from qgraph.operations.vectors import Shape
 from qgraph.source import Span, as_written, copied
 
 
@@ -322,6 +322,7 @@ class _Rewriter(ProgressResolution, VectorResolution):
             if vector is not None:
                 return vector
             by_position(self._scope, bound.value, node)
+            give_defaults(self._scope, bound.value, node)
             rewritten = self._known_call(bound.value, node)
             if rewritten is not None:
                 return rewritten
@@ -339,6 +340,8 @@ class _Rewriter(ProgressResolution, VectorResolution):
         view = self._scope.static(node.args[0]) if callee is len and len(node.args) == 1 else None
         if isinstance(view, ViewRef):
             return self.expression(placed(view.along[0].count.code, node))
+        if isinstance(view, StructRef) and (known := self._scope.static(node)) is not None:
+            return self._place(known, node)
         if is_power(self._scope, callee, node):
             return self._power(node.args[0], node.args[1], node)
         if callee is divmod and len(node.args) == 2 and not node.keywords:
@@ -410,10 +413,10 @@ class _Rewriter(ProgressResolution, VectorResolution):
         values = [self.visit(arguments[parameter]) for parameter in dynamic]
         return at(call_of(name, *values, *map(load, leaves)), node)
 
-    def shapes_of_call(self, node: ast.Call) -> Mapping[int | None, Shape]:
+    def kind_of_call(self, node: ast.Call) -> Kind:
         call = self.visit(copied(node))
         of_func = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-        return self._body.shapes.get(call.func.id, {}) if of_func else {}
+        return self._body.kinds.get(call.func.id, ()) if of_func else ()
 
     def _compile_device(
         self, func: Func, fixed: dict[str, Binding], dynamic: Mapping[str, Private], node: ast.Call
@@ -439,7 +442,7 @@ class _Rewriter(ProgressResolution, VectorResolution):
         result = self._function(source.name, inner, scope, tuple(dynamic), without_docstring(source.tree.body), source.tree)
         unit.calling.pop()
         if inner.returned:
-            self._body.shapes[result[0]] = inner.returned
+            self._body.kinds[result[0]] = inner.returned
         return result
 
     def _function(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +20,7 @@ from qgraph.frontend.names.bindings import (
     Binding,
     BoundFunc,
     HostExpr,
+    Inside,
     LeafRef,
     Poisoned,
     Private,
@@ -70,9 +71,9 @@ class ResolvedNames:
         self.assigned: dict[str, Slot] = {}
         # The copies of funcs, by what is compiled into each: the name, and the leaves that it takes besides.
         self.devices: dict[object, tuple[str, tuple[str, ...]]] = {}
-        # The shapes of the vectors that they return, by name, and of what this one returns: by position in a tuple, or None.
-        self.shapes: dict[str, Mapping[int | None, tuple[int, ...]]] = {}
-        self.returned: Mapping[int | None, tuple[int, ...]] = {}
+        # The shapes of vectors that they return, or what is in tuples, by name; and that of what this one returns.
+        self.kinds: dict[str, tuple[int, ...] | Inside] = {}
+        self.returned: tuple[int, ...] | Inside = ()
 
 
 class ValueResolution(ast.NodeTransformer):

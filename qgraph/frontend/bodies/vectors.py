@@ -10,7 +10,7 @@ import ast
 import functools
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +18,23 @@ from qgraph.errors import KernelTypeError
 from qgraph.frontend.bodies.array_expressions import array_of
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.row_elements import item, places_of_rows, taken_apart
+from qgraph.frontend.bodies.tuples_of_vectors import (
+    Kind,
+    given,
+    joined,
+    kind_of_binding,
+    kind_of_tuple,
+    part_of_kind,
+    shape_of_binding,
+    unpacked,
+)
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_whole, word
 from qgraph.frontend.inference.ranks import is_new_axis, known, known_object, may_be_tuple, rank
-from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Private, StructRef, Value, ViewRef
+from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, LeafRef, Private, StructRef, Value, ViewRef
+from qgraph.frontend.names.foreign_calls import fields_of
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.parse import SourceFunction
@@ -32,7 +43,7 @@ from qgraph.ir.trees import assign, at_place, load, operands_of, parts_of, with_
 from qgraph.language import Func
 from qgraph.operations import random_numbers, vectors
 from qgraph.operations.table import OPERATIONS, is_one_of
-from qgraph.operations.vectors import Components, Shape
+from qgraph.operations.vectors import Shape
 from qgraph.source import as_written, standing_for
 
 _MAKERS = (vectors.vec, vectors.mat)
@@ -67,24 +78,13 @@ def _is_one(scope: Scope, node: ast.expr) -> bool:
         if isinstance(called, Func):
             return scope.asked(makes_vectors, called.source)
         return any(called is maker for maker in _MAKERS)
-    return isinstance(node, (ast.Name, ast.Attribute)) and bool(shape_of_binding(known(scope, node)))
-
-
-def shape_of_binding(bound: Binding | None) -> Shape | None:
-    """The shape of the vector or matrix that a name stands for; None where it stands for anything else."""
-    match bound:
-        case Private(vector=shape):
-            return shape or None
-        case StructRef() if issubclass(bound.type.cls, Components):
-            return bound.type.cls.shape_
-        case Value(value=value):
-            return vectors.shape_of(value)
-    return None
+    bound = known(scope, node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    return bool(shape_of_binding(bound)) or (isinstance(bound, Private) and bool(bound.inside))
 
 
 def _holds_vectors(bound: Binding) -> bool:
     children = bound.children.values() if isinstance(bound, StructRef) else ()
-    return bool(shape_of_binding(bound)) or any(map(_holds_vectors, children))
+    return bool(kind_of_binding(bound)) or any(map(_holds_vectors, children))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ class _LastAxes:
 class VectorResolution(ArrayResolution):
     """Rewrites statements and expressions in which vectors meet rows of arrays."""
 
-    # The shape of what the function returns, where that is a vector, and those of its parts where it is a tuple, by position.
-    returned: Mapping[int | None, Shape] = {}
+    # Of what the function returns.
+    returned: Kind = ()
 
     @abstractmethod
-    def shapes_of_call(self, node: ast.Call) -> Mapping[int | None, Shape]:
-        """The shapes of what the func that ``node`` calls returns, as ``returned``."""
+    def kind_of_call(self, node: ast.Call) -> Kind:
+        """That of what the func that ``node`` calls returns."""
 
     def visit(self, node: ast.AST) -> Any:
         """The node in the place of ``node``; where there are vectors, it is no expression of arrays."""
@@ -129,27 +129,43 @@ class VectorResolution(ArrayResolution):
 
     def shape(self, node: ast.expr) -> Shape | None:
         """The shape of an expression that is a vector or matrix; None of any other one."""
-        return self._shape(node) if self.has_vectors and may_be_vector(self._scope, node) else None
+        kind = self.kind(node)
+        return None if isinstance(kind, Inside) else kind or None
+
+    def kind(self, node: ast.expr) -> Kind:
+        """The shape of an expression that is a vector or matrix, or what is in a tuple; () of any other one."""
+        return self._kind(node) if self.has_vectors and may_be_vector(self._scope, node) else ()
 
     def _shape(self, node: ast.expr) -> Shape | None:
+        kind = self._kind(node)
+        return None if isinstance(kind, Inside) else kind or None
+
+    def _kind(self, node: ast.expr) -> Kind:
         bound = known(self._scope, node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
         if bound is not None:
-            return shape_of_binding(bound)
+            return kind_of_binding(bound)
         match node:
-            case ast.Subscript(value=value):
-                whole = self._shape(value)
-                return whole[1:] or None if whole is not None and len(parts_of(node)) == 1 else None
-            case ast.Attribute(value=value, attr="T"):
-                return self._result(node, "T", value)
+            case ast.Tuple(elts=elements):
+                return kind_of_tuple(map(self._kind, elements))
+            case ast.Subscript() | ast.Attribute():
+                return self._kind_of_part(node, self._kind(node.value))
             case ast.BinOp(left=left, right=right):
-                return self._result(node, OPERATIONS.by_syntax[type(node.op)].symbol, left, right)
+                return self._result(node, OPERATIONS.by_syntax[type(node.op)].symbol, left, right) or ()
             case ast.UnaryOp(operand=operand):
-                return self._shape(operand)
+                return self._shape(operand) or ()
             case ast.IfExp(body=body, orelse=orelse):
-                return self._shape(body) or self._shape(orelse)
+                return joined(self._kind(body), self._kind(orelse))
             case ast.Call():
-                return self._shape_of_call(node)
-        return None
+                return self._kind_of_call(node)
+        return ()
+
+    def _kind_of_part(self, node: ast.Subscript | ast.Attribute, whole: Kind) -> Kind:
+        if isinstance(whole, Inside):
+            key = constant_of(node.slice) if isinstance(node, ast.Subscript) else node.attr
+            return () if key is None else part_of_kind(whole, key)
+        if isinstance(node, ast.Subscript):
+            return whole[1:] if len(parts_of(node)) == 1 else ()
+        return (self._result(node, "T", node.value) or ()) if node.attr == "T" else ()
 
     def _result(self, node: ast.expr, name: str, *operands: ast.expr) -> Shape | None:
         shapes = [self._shape(each) for each in operands]
@@ -167,19 +183,22 @@ class VectorResolution(ArrayResolution):
     def _of_row(self, node: ast.expr) -> Shape:
         return self._extents(node) if rank(self._scope, node) else ()
 
-    def _shape_of_call(self, node: ast.Call) -> Shape | None:
+    def _kind_of_call(self, node: ast.Call) -> Kind:
         called = known_object(self._scope, node.func)
         if isinstance(called, Func):
-            return self.shapes_of_call(node).get(None)
+            return self.kind_of_call(node)
         if called is vectors.vec:
             return (len(node.args),) if len(node.args) != 1 else self._shape_of_only(node.args[0])
         if called is vectors.mat:
             first = self._of_vector(node.args[0]) if node.args else ()
             return first if len(first) == 2 else (len(node.args), *first)
         if called is None and isinstance(node.func, ast.Attribute) and node.func.attr in vectors.METHODS:
-            found = self._result(node, node.func.attr, node.func.value, *node.args)
-            return found or None
-        return None
+            return self._result(node, node.func.attr, node.func.value, *node.args) or ()
+        fields = fields_of(called) if isinstance(called, type) else None
+        if not fields:
+            return ()
+        values = dict(zip(fields, node.args, strict=False)) | {each.arg: each.value for each in node.keywords if each.arg}
+        return kind_of_tuple((self._kind(values[each]) if each in values else () for each in fields), fields)
 
     def _shape_of_only(self, node: ast.expr) -> Shape:
         """The shape of a vector of ``node`` alone: a row, a tuple, or a number."""
@@ -379,36 +398,19 @@ class VectorResolution(ArrayResolution):
 
     def vectors_in(self, node: ast.Assign) -> dict[str, Private]:
         """What names stand for after an assignment: vectors, and what was one before."""
-        pairs = [pair for target in node.targets for pair in self._with_shapes(target, node.value)]
+        pairs = [pair for each in node.targets for pair in _pairs(each, node.value)]
         found: dict[str, Private] = {}
-        for target, shape in pairs:
+        for target, kind in itertools.chain.from_iterable(unpacked(place, self.kind(value)) for place, value in pairs):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
-            if isinstance(target, ast.Name) and isinstance(bound, Private) and (shape or bound.vector):
-                found[target.id] = replace(bound, array=None, is_tuple=False, vector=shape or ())
+            if isinstance(target, ast.Name) and isinstance(bound, Private) and (kind or bound.vector or bound.inside):
+                found[target.id] = given(bound, kind)
         return found
-
-    def _with_shapes(self, target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, Shape | None]]:
-        """What is assigned, and its shape."""
-        for each, part in _pairs(target, value):
-            if isinstance(each, ast.Tuple) and isinstance(part, ast.Call):
-                shapes = self._shapes(part)
-                yield from ((name, shapes.get(k)) for k, name in enumerate(each.elts))
-            else:
-                yield each, self.shape(part)
-
-    def _shapes(self, node: ast.expr) -> Mapping[int | None, Shape]:
-        """The shapes of an expression and its parts, as in ``returned``."""
-        if isinstance(node, ast.Call) and self.has_vectors and isinstance(known_object(self._scope, node.func), Func):
-            return self.shapes_of_call(node)
-        parts: Mapping[int | None, ast.expr] = dict(enumerate(node.elts)) if isinstance(node, ast.Tuple) else {None: node}
-        shapes = {place: self.shape(part) for place, part in parts.items()}
-        return {place: shape for place, shape in shapes.items() if shape}
 
     def with_shape(self, bound: Private, argument: ast.expr, source: SourceFunction) -> Private:
         """What a func is given, with its shape where it is a vector, or a row of an array for a func that makes vectors."""
-        shape = self.shape(argument)
-        if shape:
-            return replace(bound, array=None, is_tuple=False, vector=shape)
+        kind = self.kind(argument)
+        if kind:
+            return given(bound, kind)
         return (
             self._as_row(array_of(self._scope, "", argument), argument) if self._scope.asked(makes_vectors, source) else bound
         )
@@ -449,7 +451,7 @@ class VectorResolution(ArrayResolution):
     def visit_Return(self, node: ast.Return) -> ast.stmt:
         """What a func gives may be a vector."""
         if node.value is not None:
-            self.returned = {**self.returned, **self._shapes(node.value)}
+            self.returned = joined(self.kind(node.value), self.returned)
         return super().visit_Return(node)
 
 

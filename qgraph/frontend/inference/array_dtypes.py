@@ -137,6 +137,8 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
     if operation(function).elementwise or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
         return function(*(_sample(scope, argument, numbers) for argument in node.args))
+    if function is len and numbers is not None:
+        return 1
     if function is min or function is max:
         # Python's give one of their operands as it is.
         samples = [_sample(scope, argument, numbers) for argument in node.args]

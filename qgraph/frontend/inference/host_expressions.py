@@ -14,7 +14,7 @@ from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ra
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test
+from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.trees import load, operands_of, with_operands
 from qgraph.operations.table import is_one_of
@@ -219,7 +219,7 @@ class _Host:
     scope: Scope
 
     def visit(self, node: ast.expr) -> ast.expr | None:
-        known = self._static(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+        known = self._static(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else None
         if known is not None:
             return known
         handler = getattr(self, f"_{type(node).__name__.lower()}", None)
@@ -288,8 +288,6 @@ class _Host:
         return self._operator(node) if known is None else self.visit(node.body if known else node.orelse)
 
     def _call(self, node: ast.Call) -> ast.expr | None:
-        if is_static_call(self.scope, node):
-            return self._static(node)
         bound = self.scope.static(node.func)
         if not isinstance(bound, Value) or node.keywords or not is_one_of(bound.value, _FUNCTIONS):
             return None

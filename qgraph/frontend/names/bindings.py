@@ -134,11 +134,23 @@ class ScalarRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Inside:
+    """What is in a tuple in which there are vectors: the shape of each element, () of what is no vector, or what is in it.
+
+    ``fields``: the names of a named tuple's.
+    """
+
+    elements: tuple[tuple[int, ...] | Inside, ...]
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Private:
     """A name that a task body assigns: private to one iteration. ``name`` is how the generated code spells it.
 
     ``array``: it is an array of this type, or a part of one; ``origin`` names that array, where it is known which it is.
-    ``is_tuple``: it may be a tuple, and stand for several indices. ``vector``: the shape, where it is a vector or matrix.
+    ``is_tuple``: it may be a tuple, and stand for several indices. ``vector``: the shape, where it is a vector or matrix;
+    ``inside``: of a tuple in which there are such.
     ``rows_of``: the path of the argument whose last axes it has, where these are not in its type.
     """
 
@@ -147,6 +159,7 @@ class Private:
     origin: str = ""
     is_tuple: bool = False
     vector: tuple[int, ...] = ()
+    inside: Inside | None = None
     rows_of: str = ""
 
 

@@ -6,6 +6,7 @@ import ast
 import builtins
 import dataclasses
 import functools
+import inspect
 import math
 from types import FunctionType
 
@@ -105,6 +106,53 @@ def refuse_own_code(scope: Scope, cls: object, node: ast.Call) -> None:
             node,
             "use a class without __init__, __new__ or __post_init__, or names for the fields",
         )
+
+
+def fields_of(cls: type) -> tuple[str, ...] | None:
+    """The names of the fields that the constructor of a named tuple or a dataclass takes; None for other classes."""
+    if issubclass(cls, tuple):
+        found: tuple[str, ...] | None = getattr(cls, "_fields", None)
+        return found
+    if not dataclasses.is_dataclass(cls):
+        return None
+    return tuple(field.name for field in dataclasses.fields(cls) if field.init)
+
+
+def given_fields(scope: Scope, cls: type, fields: tuple[str, ...], node: ast.Call) -> dict[str, ast.expr]:
+    """The values of the fields of the named tuple or dataclass that ``node`` makes, in Python's order, and then the defaults.
+
+    Raises:
+        KernelSyntaxError: a field is given twice, or not at all.
+    """
+    given = dict(zip(fields, node.args, strict=False)) | {str(each.arg): each.value for each in node.keywords}
+    defaults = {
+        name: ast.copy_location(ast.Constant(each.default), node)
+        for name, each in inspect.signature(cls).parameters.items()
+        # Numbers that can be written: neither inf nor nan.
+        if name not in given and type(each.default) in (bool, int, float, complex) and each.default - each.default == 0
+    }
+    if {*given, *defaults} != set(fields) or len(node.args) + len(node.keywords) > len(given):
+        raise scope.error(
+            f"`{as_written(node)}` does not give each field of {cls.__name__} once", node, f"its fields are {', '.join(fields)}"
+        )
+    return given | defaults
+
+
+def give_defaults(scope: Scope, cls: object, node: ast.Call) -> None:
+    """Give the named tuple that ``node`` makes, if it does, each of its fields: Numba leaves the others without a value.
+
+    Raises:
+        KernelSyntaxError: it makes a dataclass, or a field is given twice, or not at all.
+    """
+    fields = fields_of(cls) if isinstance(cls, type) else None
+    if not isinstance(cls, type) or fields is None:
+        return
+    if not issubclass(cls, tuple):
+        found = f"`{as_written(node)}` makes a dataclass in a loop, or inside an expression"
+        raise scope.error(found, node, "make a named tuple, or give each field a name")
+    given = given_fields(scope, cls, fields, node)
+    if len(given) > len(node.args) + len(node.keywords):
+        node.args, node.keywords = [], [ast.keyword(*each) for each in given.items()]
 
 
 def by_position(scope: Scope, callee: object, node: ast.Call) -> None:

@@ -7,7 +7,7 @@ import builtins
 import difflib
 import enum
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -194,13 +194,18 @@ class Scope:
                 base = self.static(node.value)
                 return None if base is None else self._attribute(base, node)
             case ast.Subscript():
-                base, index = self.static(node.value), constant_of(node.slice)
-                if index is not None and isinstance(base, StructRef):
-                    return self._item(base, index, node)
-                if index is not None and isinstance(base, Value) and isinstance(base.value, tuple):
-                    return Value(base.value[index])
+                match self.static(node.value):
+                    case StructRef() as base:
+                        return self._item(base.type.cls, [*base.children.values()], node)
+                    case Value(value=tuple(items)):
+                        return self._item(tuple, [Value(each) for each in items], node)
             case ast.Call() if is_static_call(self, node):
                 return static_value(self, node)
+            case ast.Call(func=ast.Name() as name, args=[ast.Name() | ast.Attribute() | ast.Subscript() as held], keywords=[]):
+                bound = self.lookup(name)
+                whole = self.static(held) if isinstance(bound, Value) and bound.value is len else None
+                if isinstance(whole, StructRef) and issubclass(whole.type.cls, tuple):
+                    return Value(len(whole.children))
             case ast.IfExp():
                 known = known_test(self, node.test)
                 return None if known is None else self.static(node.body if known else node.orelse)
@@ -310,7 +315,9 @@ class Scope:
         compiled_in = self._globals.compiled_in
         for name in ("__init__", "__new__", "_fields", "__dataclass_fields__"):
             if hasattr(cls, name):
-                compiled_in.attribute(cls, name, getattr(cls, name))
+                compiled_in.attribute(cls, name, found := getattr(cls, name))
+                if hasattr(found, "__defaults__"):
+                    compiled_in.attribute(found, "__defaults__", found.__defaults__)
         compiled_in.computed(("post", cls), lambda: hasattr(cls, "__post_init__"), hasattr(cls, "__post_init__"))
 
     def look_into(self, value: object, node: ast.expr) -> None:
@@ -332,14 +339,19 @@ class Scope:
                     f"pass `{text}` as an argument, or mark {python.__name__}() with @qgraph.func instead",
                 )
 
-    def _item(self, base: StructRef, index: int, node: ast.Subscript) -> Binding:
-        if not issubclass(base.type.cls, tuple):
+    def _item(self, cls: type, children: Sequence[Binding], node: ast.Subscript) -> Binding | None:
+        index = constant_of(node.slice)
+        if index is None:
+            bound = self.static(node.slice)
+            index = bound.value if isinstance(bound, Value) and type(bound.value) is int else None
+        if index is None:
+            return None
+        if not issubclass(cls, tuple):
             raise self.error(
-                f"`{as_written(node.value)}` is a {base.type.cls.__name__}, and has no elements",
+                f"`{as_written(node.value)}` is a {cls.__name__}, and has no elements",
                 node,
                 "name its fields",
             )
-        children = tuple(base.children.values())
         if not -len(children) <= index < len(children):
             raise self.error(
                 f"`{as_written(node.value)}` has {len(children)} elements, there is no element {index}",

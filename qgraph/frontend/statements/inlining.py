@@ -15,14 +15,13 @@ from qgraph.frontend.inference.selected import Masked, extracted, masked_operand
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, StructRef, Value
 from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.foreign_calls import refuse_own_code
+from qgraph.frontend.names.foreign_calls import fields_of, refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.region import Region, callee, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
 from qgraph.frontend.statements.returns import (
     falls_through,
-    fields_of,
     lower_returns,
     made_structure,
     makes_tuple,

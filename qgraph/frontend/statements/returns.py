@@ -13,6 +13,7 @@ from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
+from qgraph.frontend.names.foreign_calls import fields_of, given_fields
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
@@ -75,16 +76,6 @@ def makes_tuple(scope: Scope, value: ast.expr) -> bool:
     return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
 
 
-def fields_of(cls: type) -> tuple[str, ...] | None:
-    """The names of the fields that the constructor of a named tuple or a dataclass takes; None for other classes."""
-    if issubclass(cls, tuple):
-        found: tuple[str, ...] | None = getattr(cls, "_fields", None)
-        return found
-    if not dataclasses.is_dataclass(cls):
-        return None
-    return tuple(field.name for field in dataclasses.fields(cls) if field.init)
-
-
 def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.expr]] | None:
     """The class, and its fields with their values, where ``value`` makes a named tuple or a dataclass.
 
@@ -101,13 +92,7 @@ def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.e
     fields = fields_of(cls)
     if fields is None:
         return None
-    given = dict(zip(fields, value.args, strict=False)) | {str(k.arg): k.value for k in value.keywords}
-    if set(given) != set(fields) or len(value.args) + len(value.keywords) != len(fields):
-        raise KernelSyntaxError(
-            f"`{as_written(value)}` does not give each field of {cls.__name__} once",
-            scope.span(value),
-            hint=f"its fields are {', '.join(fields)}",
-        )
+    given = given_fields(scope, cls, fields, value)
     return cls, {field: given[field] for field in fields}
 
 

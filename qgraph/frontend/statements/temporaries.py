@@ -10,6 +10,7 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.inference.host_expressions import host_expression
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import extents_of, rank
 from qgraph.frontend.names.bindings import LeafRef, Poisoned, StructRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
@@ -245,18 +246,12 @@ def dtype_of(scope: Scope, node: ast.expr) -> str:
 
 
 def _dtype_of_value(scope: Scope, node: ast.expr) -> str:
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        bound = scope.static(node)
-        if isinstance(bound, LeafRef) and not bound.is_array:
-            return bound.leaf.type.dtype
-        value = bound.value if isinstance(bound, Value) else None
-    if not isinstance(value, (bool, int, float, complex, np.generic)):
+    found = type_of_new_array(scope, node)
+    if found is None or found.kind not in "biufc" or rank(scope, node):
         raise KernelTypeError(
             f"the dtype of an array full of `{as_written(node)}` is not known", scope.span(node), hint="give a dtype"
         )
-    return str(np.asarray(value).dtype)
+    return found.name
 
 
 def _fill(region: Region, scope: Scope, leaf: Leaf, value: ast.expr, node: ast.expr) -> None:

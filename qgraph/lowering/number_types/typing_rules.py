@@ -261,11 +261,13 @@ def joined(emit: Emitter, count: int) -> Rule:
     return rule
 
 
-def unary(emit: Emitter) -> Rule:
-    """``abs``: the operand's type, of a boolean int64."""
+def unary(emit: Emitter, *, of_numpy: bool = True) -> Rule:
+    """Of the operand's type. Python's ``abs``, not ``of_numpy``, is an integer of its booleans, and NumPy's of NumPy's."""
 
     def rule(_typing: NumberTyping, args: Types) -> Choice | None:
-        return _same(_not_bool(plain(args[0])), 1, emit) if len(args) == 1 else None
+        if not of_numpy and isinstance(args[0], types.Boolean):
+            raise NumberError("abs of a boolean is a number in Python and a boolean in NumPy: write int(a), or leave it out")
+        return _same(plain(args[0]), 1, emit) if len(args) == 1 else None
 
     return rule
 
