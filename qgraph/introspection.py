@@ -65,7 +65,7 @@ class Introspection(Generic[Parameters, Result]):
         # For other libraries' compilers, and its gradients by the user's function.
         self._traced_name = named(self)
         self._vjp: Callable[..., Any] | None = None
-        # Whether its calls return their times, too; and the kernel of this function whose do, once it was asked for.
+        # What its calls note for a profile; and the kernels of this function whose calls note something, once asked for.
         self._profiles: Profiles = ""
         self._profiled: dict[Profiles, Any] = {}
         # What holds the array that takes what calls publish; and who watches calls of this kernel, where somebody does.

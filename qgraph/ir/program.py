@@ -329,6 +329,11 @@ class NodeStatement(NodeRecord):
         """Whether it comes after everything before it, whatever that touches."""
         return HOST in self.effects.reads
 
+    @property
+    def is_short(self) -> bool:
+        """Whether it is some kernels of microseconds, as far as one can say before the call."""
+        return False
+
 
 Statement = TaskStatement | Loop | Branch | NodeStatement
 

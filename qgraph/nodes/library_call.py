@@ -124,6 +124,11 @@ class LibraryCall(StatementKind):
         return (Planned("library", self.label, self.effects),)
 
     @property
+    def is_short(self) -> bool:
+        """Products, transforms, sorts and scans are; a factorisation has tens of kernels."""
+        return self.record is not None and not self.record.module.endswith("linalg")
+
+    @property
     def libraries(self) -> tuple[str, ...]:
         """Who can compute it, by the names of modules."""
         return LIBRARIES if self.record is None else self.record.libraries

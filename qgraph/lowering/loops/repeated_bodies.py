@@ -15,8 +15,8 @@ from qgraph.lowering.codegen.generated_names import SLOTS, Statements, generated
 from qgraph.source import copied
 
 # How often bodies of so many statements at most are repeated: kernels are compiled for each copy, recorded nodes are not.
-_TIMES = ((1, 32), (6, 8), (12, 4))
-# What is left of many iterations a turn is done so many at a time, before the last are done one by one.
+_TIMES = ((1, 16), (6, 8), (12, 4))
+# And a short recorded node alone. What is left then is done a few at a time, before the last are done one by one.
 _MANY, _FEW = 32, 5
 
 
@@ -53,7 +53,8 @@ def _times(loop: Loop) -> int:
     plain = len(tasks) + len(recorded) == len(loop.body)
     if not plain or not recorded or any(task.effects.touched & moving for task in tasks):
         return 0
-    times = next((times for most, times in _TIMES if len(loop.body) <= most), 0)
+    alone = len(loop.body) == 1 and recorded[0].is_short
+    times = _MANY if alone else next((times for most, times in _TIMES if len(loop.body) <= most), 0)
     while loop.counter.count is not None and loop.counter.count < 2 * times:
         times //= 2
     return times if times > 1 else 0
