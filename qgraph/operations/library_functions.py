@@ -9,16 +9,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 
 # Who computes on the device, in the order in which they are asked.
 LIBRARIES = ("torch", "cupy")
-# From so many elements on cuda.compute sorts for PyTorch, where it is installed: its code is compiled in some seconds.
-_LONG = 1 << 16
 Shape = tuple[int, ...]
 Keywords = Mapping[str, Any]
 
@@ -276,27 +272,14 @@ def _scanned(name: str) -> Callable[..., Any]:
     return lambda torch, x, **keywords: getattr(torch, name)(x, **_dim(keywords, 0))
 
 
-def _keys(torch: Any, x: Any) -> Any:
-    # Sorts compare the bits of numbers: a nan with a sign would come first, and NumPy has all of them last.
+def sort_keys(torch: Any, x: Any) -> Any:
+    """The numbers of ``x`` as sorts compare them, by their bits: a nan with a sign would come first, and NumPy has all last."""
     return torch.nan_to_num(x, torch.nan, torch.inf, -torch.inf) if x.dtype.is_floating_point else x
 
 
 def _sorted(torch: Any, x: Any, *, out: Any = None, **keywords: Any) -> Any:
-    keys = _keys(torch, x)
-    plain = x.ndim == 1 and keys.is_contiguous() and x.dtype.itemsize > 1 and not x.dtype.is_complex
-    if not plain or len(x) < _LONG or find_spec("cuda.compute") is None:
-        found = torch.sort(keys, stable=True, **_dim(keywords))[0]
-        return found if out is None else out.copy_(found)
-    from cuda import compute
-
-    out = torch.empty_like(keys) if out is None else out
-    given = {"d_in_keys": keys, "d_out_keys": out, "d_in_values": None, "d_out_values": None}
-    sort = compute.make_radix_sort(**given, order=compute.SortOrder.ASCENDING)
-    size = sort(temp_storage=None, num_items=len(x), **given)
-    current = torch.cuda.current_stream().cuda_stream
-    stream = SimpleNamespace(__cuda_stream__=lambda: (0, current))
-    sort(temp_storage=x.new_empty(size, dtype=torch.uint8), num_items=len(x), stream=stream, **given)
-    return out
+    found = torch.sort(sort_keys(torch, x), stable=True, **_dim(keywords))[0]
+    return found if out is None else out.copy_(found)
 
 
 def _fft(name: str) -> Callable[..., Any]:
@@ -339,7 +322,7 @@ _FUNCTIONS = (
         "argsort",
         1,
         _along,
-        lambda torch, x, **more: torch.argsort(_keys(torch, x), stable=True, **_dim(more)),
+        lambda torch, x, **more: torch.argsort(sort_keys(torch, x), stable=True, **_dim(more)),
         ("axis",),
         "each",
         "real",

@@ -16,6 +16,7 @@ from qgraph.nodes.library_call import NAMES, LibraryCall, Operand
 from qgraph.nodes.memory_region import allocation_of
 from qgraph.runtime.driver.driver import DeviceContext, driver, failure
 from qgraph.runtime.driver.stream import current_streams, refuse_capture, synchronize
+from qgraph.runtime.graph.radix_sort import radix_sort, takes
 from qgraph.runtime.graph.recording import Recording
 from qgraph.runtime.values.array_view import ArrayView
 
@@ -176,7 +177,7 @@ def _run(
         if dtype is not None:
             operands = [_converted(library, each, dtype) for each in operands]
         if record.fills and apart and _like_result(statement, operands, library, *targets[0]):
-            record.torch(library, *operands, **statement.constants, out=targets[0][0])
+            _result(statement, operands, library, out=targets[0][0])
             return
         result = _result(statement, operands, library)
     if statement.status:
@@ -203,13 +204,14 @@ def _like_result(statement: LibraryCall, operands: Sequence[Any], library: Any, 
     return kept and all(each.dtype == target.dtype for each in operands) and tuple(target.shape) == shape
 
 
-def _result(statement: LibraryCall, operands: Sequence[Any], library: Any) -> Any:
+def _result(statement: LibraryCall, operands: Sequence[Any], library: Any, **out: Any) -> Any:
     record = statement.record
     assert record is not None
     if library.__name__ == "cupy":
         module, name = record.cupy
         return getattr(importlib.import_module(module), name)(*statement.packed(operands), **statement.constants)
-    return record.torch(library, *operands, **statement.constants)
+    run = radix_sort if statement.function is np.sort and takes(operands[0]) else record.torch
+    return run(library, *operands, **statement.constants, **out)
 
 
 def _dtype(array: Any) -> np.dtype[Any]:
