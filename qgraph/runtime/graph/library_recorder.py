@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -210,7 +210,7 @@ def _result(statement: LibraryCall, operands: Sequence[Any], library: Any, **out
     if library.__name__ == "cupy":
         module, name = record.cupy
         return getattr(importlib.import_module(module), name)(*statement.packed(operands), **statement.constants)
-    run = radix_sort if statement.function is np.sort and takes(operands[0]) else record.torch
+    run: Callable[..., Any] = radix_sort if statement.function is np.sort and takes(operands[0]) else record.torch
     return run(library, *operands, **statement.constants, **out)
 
 
