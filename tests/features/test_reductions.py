@@ -749,9 +749,32 @@ def test_the_norm_of_nothing(rig):
     rig.check(norm_of_array, lambda: (np.zeros(0), np.ones(1)))
 
 
-def test_other_norms_are_refused(rig):
-    def largest(x, out):
-        out[0] = np.linalg.norm(x, np.inf)
+def norms_of_orders(x, a, m, out, rows):
+    out[0] = np.linalg.norm(x, 1) + np.linalg.norm(x, 2)
+    out[1] = np.linalg.norm(x, np.inf) + np.linalg.norm(x[m], np.inf)
+    out[2] = np.linalg.norm(x, -np.inf) + np.linalg.norm(x, ord=3)
+    out[3] = np.linalg.norm(a, 1) + np.linalg.norm(a, np.inf) + np.linalg.norm(a, "fro")
+    out[4] = np.linalg.norm(a, -1) + np.linalg.norm(a, -np.inf)
+    for i in range(a.shape[0]):
+        rows[i] = np.linalg.norm(a[i], np.inf) + np.linalg.norm(a[i], 1)
+    return np.linalg.norm(a, 1, axis=0), np.linalg.norm(a, np.inf, 1, keepdims=True), np.linalg.norm(a, ord=1, keepdims=True)
 
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex128", *thorough("float64", "bool")])
+def test_norms_of_other_orders(rig, dtype):
+    def arguments():
+        rng = np.random.default_rng(6)
+        x, a = ((rng.normal(size=shape) * 50).astype(dtype) for shape in (9, (4, 5)))
+        return x, a, np.arange(9) % 3 == 1, np.zeros(5), np.zeros(4)
+
+    rig.check(norms_of_orders, arguments, tolerance=1e-5 if dtype == "float32" else 1e-12)
+
+
+@pytest.mark.parametrize("order", [0, 2, "nuc"])
+def test_norms_that_are_no_reductions_are_refused(rig, order):
+    def of_matrix(a, out, order: qgraph.Static):
+        out[0] = np.linalg.norm(a, order)
+
+    shape = 3 if order == 0 else (3, 3)
     with pytest.raises(qgraph.KernelSyntaxError, match="has arguments that are not supported"):
-        rig.kernel(largest)(rig.device(np.ones(3)), rig.device(np.ones(1)))
+        rig.kernel(of_matrix)(rig.device(np.ones(shape)), rig.device(np.ones(1)), order)

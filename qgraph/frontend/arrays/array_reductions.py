@@ -12,14 +12,15 @@ from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.library_calls import library_number
 from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.axes_reduced import COMPOSED
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import rank, reduction
+from qgraph.frontend.inference.ranks import rank, reduced_along, reduction
 from qgraph.frontend.inference.reduction_rules import (
     PRODUCTS,
+    composed,
     finished,
     operand,
     operands_of_reduction,
-    range_of,
     summed,
     wrapped,
 )
@@ -46,11 +47,11 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr, *, may_be_empty:
     kind = reduction(scope, node)
     if kind == "det":
         return library_number(region, scope, node, np.linalg.det)
+    if kind in COMPOSED and reduced_along(scope, node) is not None:
+        return evaluated(region, scope, composed(scope, node))
     operands = operands_of_reduction(scope, node, kind)
     if kind in _PLACES:
         return _place_of_extreme(region, scope, operands[0], node, kind)
-    if kind == "ptp":
-        return evaluated(region, scope, range_of(scope, node))
     found = masked(scope, operands[0])
     if found is not None:
         return _reduce_masked(region, scope, node, kind, found)

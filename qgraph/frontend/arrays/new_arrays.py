@@ -13,7 +13,7 @@ from qgraph.frontend.arrays.indexed_arrays import Indexed, Maker, note_copy
 from qgraph.frontend.arrays.library_calls import library_array
 from qgraph.frontend.arrays.selections import bind_places, bind_selection
 from qgraph.frontend.arrays.views import view_of
-from qgraph.frontend.inference.axes_reduced import Reduced
+from qgraph.frontend.inference.axes_reduced import COMPOSED, Reduced
 from qgraph.frontend.inference.indexing import ONE
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import (
@@ -27,7 +27,7 @@ from qgraph.frontend.inference.ranks import (
     rank,
     reduced_along,
 )
-from qgraph.frontend.inference.reduction_rules import range_of
+from qgraph.frontend.inference.reduction_rules import composed
 from qgraph.frontend.names.bindings import Binding, LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import evaluated, evaluated_arguments, with_named_base
@@ -112,8 +112,8 @@ def _elements_of(scope: Scope, node: ast.expr) -> ast.expr | None:
 
 
 def _reduced(region: Region, scope: Scope, reduced: Reduced, node: ast.Call) -> LeafRef | ViewRef:
-    if reduced.kind == "ptp":
-        return _made(region, scope, range_of(scope, node), node)
+    if reduced.kind in COMPOSED:
+        return _made(region, scope, composed(scope, node), node)
     if reduced.kept:
         return reduce_axes(region, scope, node)
     # Of all axes, which are kept: one number.

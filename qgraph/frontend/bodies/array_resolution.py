@@ -15,8 +15,9 @@ from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
 from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.axes_reduced import COMPOSED
 from qgraph.frontend.inference.ranks import known_object, rank, reduction
-from qgraph.frontend.inference.reduction_rules import range_of
+from qgraph.frontend.inference.reduction_rules import composed
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
@@ -59,8 +60,8 @@ class ArrayResolution(ValueResolution):
             ndim = rank(self._scope, node.args[0], self._ranks)
             return at(ast.Constant(ndim), node) if ndim else super().visit(node)
         if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
-            if reduction(self._scope, node) == "ptp":
-                return super().visit(range_of(self._scope, node))
+            if reduction(self._scope, node) in COMPOSED:
+                return self.visit(composed(self._scope, node))
             return self._row_call(reducing_function(self._scope, node, self._noting), node)
         return super().visit(node)
 

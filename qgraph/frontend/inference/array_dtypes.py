@@ -107,7 +107,7 @@ def _of_arrays(scope: Scope, node: ast.BinOp | ast.Call, numbers: _Numbers | Non
 
 def _reduced(reduced: Reduced, sample: Any) -> Any:
     """The same of a reduction along axes."""
-    function: Any = np.linalg.norm if reduced.kind == "norm" else getattr(np, reduced.kind)
+    function: Any = np.linalg.norm if reduced.kind.startswith("norm") else getattr(np, reduced.kind)
     number = function(sample)
     return np.asarray(number).reshape(1) if reduced.rank else number
 

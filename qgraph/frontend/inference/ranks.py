@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced, axes_of
+from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced, axes_of, kind_of_norm, option
 from qgraph.frontend.inference.selecting_words import Selecting, selecting, selecting_method
 from qgraph.frontend.inference.view_words import order_of, order_of_method
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
@@ -448,24 +448,24 @@ def reduced_along(scope: Scope, node: ast.AST, found: dict[ast.expr, int] | None
         return None
     options = {str(each.arg): each.value for each in node.keywords}
     array, *more = arguments
-    if more and kind != "norm" and "axis" not in options:
+    order = options.pop("ord", None) if kind == "norm" else None
+    if more and kind == "norm" and order is None:
+        order = more.pop(0)
+    if more and "axis" not in options:
         options["axis"] = more.pop(0)
-    axis, keepdims = _option(scope, options.get("axis"), None), _option(scope, options.get("keepdims"), False)
-    axes = axes_of(kind, ndim, axis)
-    if more or axes is None or type(keepdims) is not bool or not options.keys() <= {"axis", "keepdims", *OPTIONS.get(kind, ())}:
+    axis, keepdims = option(scope, options.get("axis"), None), option(scope, options.get("keepdims"), False)
+    axes, power = axes_of(kind, ndim, axis), 2.0
+    if kind == "norm" and axes is not None:
+        kind, power = kind_of_norm(ndim, axes, option(scope, order, None), axis_given=axis is not None)
+    if (
+        not kind
+        or more
+        or axes is None
+        or type(keepdims) is not bool
+        or not options.keys() <= {"axis", "keepdims", *OPTIONS.get(kind, ())}
+    ):
         return None
-    return Reduced(kind, array, ndim, axes, keepdims, options.get("ddof"))
-
-
-def _option(scope: Scope, node: ast.expr | None, default: object) -> object:
-    """The value of an option, ``...`` where it is not known at compile time."""
-    if node is None:
-        return default
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        bound = known(scope, node)
-        return bound.value if isinstance(bound, Value) else ...
+    return Reduced(kind, array, ndim, axes, keepdims, options.get("ddof"), power)
 
 
 def reduction(scope: Scope, node: ast.AST) -> str:

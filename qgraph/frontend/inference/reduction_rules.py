@@ -7,7 +7,7 @@ import ast
 import numpy as np
 
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS
+from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank, reduced_along
 from qgraph.frontend.names.scope import Scope
@@ -88,16 +88,44 @@ def along(axes: tuple[int, ...], *, keepdims: bool) -> list[ast.keyword]:
     return [ast.keyword("axis", numbers), ast.keyword("keepdims", ast.Constant(keepdims))]
 
 
-def range_of(scope: Scope, node: ast.expr) -> ast.expr:
-    """``np.ptp(x)``, as the difference of two reductions."""
+def composed(scope: Scope, node: ast.expr) -> ast.expr:
+    """A reduction that is ``COMPOSED`` as an expression of others."""
     reduced = reduced_along(scope, node)
     assert reduced is not None
+    return at_place(_norm(scope, reduced) if reduced.kind != "ptp" else _range(scope, reduced, node), node)
+
+
+def _norm(scope: Scope, reduced: Reduced) -> ast.expr:
+    """``np.linalg.norm(x, p)``: of a vector the p-th root of a sum, or an extreme; of a matrix the extreme of such sums."""
+    array, order = reduced.array, reduced.order
+    dtype = element_type(scope, array)
+    if dtype is not None and dtype.kind in "biu":
+        array = ast.BinOp(array, ast.Mult(), ast.Constant(1.0))
+    sizes = word(scope, np.abs, array)
+    extreme = np.max if order > 0 else np.min
+    if len(reduced.axes) == 2:
+        sums = word(scope, np.sum, sizes)
+        sums.keywords = [ast.keyword("axis", ast.Constant(int(abs(order) != 1)))]
+        sums.keywords.append(ast.keyword("keepdims", ast.Constant(reduced.keepdims)))
+        found = word(scope, extreme, sums)
+        found.keywords = [ast.keyword("keepdims", ast.Constant(value=True))] if reduced.keepdims else []
+        return found
+    if abs(order) == np.inf:
+        found = word(scope, extreme, sizes)
+    else:
+        found = word(scope, np.sum, sizes if order == 1 else ast.BinOp(sizes, ast.Pow(), ast.Constant(order)))
+    found.keywords = along(reduced.axes, keepdims=reduced.keepdims)
+    return found if order == 1 or abs(order) == np.inf else ast.BinOp(found, ast.Pow(), ast.Constant(1 / order))
+
+
+def _range(scope: Scope, reduced: Reduced, node: ast.expr) -> ast.expr:
+    """``np.ptp(x)``, as the difference of two reductions."""
     if element_type(scope, reduced.array) == np.bool_:
         raise scope.error(f"`{as_written(node)}` subtracts booleans", node, "NumPy refuses this too")
     extremes = [word(scope, function, reduced.array) for function in (np.max, np.min)]
     for extreme in extremes:
         extreme.keywords = along(reduced.axes, keepdims=reduced.keepdims)
-    return at_place(ast.BinOp(extremes[0], ast.Sub(), extremes[1]), node)
+    return ast.BinOp(extremes[0], ast.Sub(), extremes[1])
 
 
 def finished(scope: Scope, node: ast.expr, kind: str, total: ast.expr, size: ast.expr) -> ast.expr:
