@@ -265,6 +265,12 @@ def _tests() -> Iterator[Operation]:
     yield typed(np.logical_or, lambda rules, code: rules.logical(code.bit_or))
     yield typed(np.logical_xor, lambda rules, code: rules.logical(code.bit_xor))
     yield typed(np.logical_not, lambda rules, code: rules.logical(code.bit_not, 1))
+    yield _spelled(np.isclose, _isclose, elementwise=(2, 3, 4), owner="numpy", takes="real numbers")
+
+
+def _isclose(a, b, rtol=1e-05, atol=1e-08):  # type: ignore[no-untyped-def]
+    b = b * 1.0
+    return (abs(a - b) <= atol + rtol * abs(b) and np.isfinite(b)) or a == b
 
 
 def _test(function: Any, ufunc: np.ufunc, of_complex: Callable[..., bool]) -> Iterator[Operation]:
@@ -317,7 +323,7 @@ def _reductions() -> Iterator[Operation]:
     yield _reduction(np.min, np.amin, name="min")
     yield _reduction(np.max, np.amax, name="max")
     yield from map(_reduction, (np.any, np.all, np.mean, np.dot, np.vdot, np.count_nonzero, np.argmin, np.argmax))
-    yield from map(_reduction, (np.var, np.std, np.ptp, np.linalg.norm, np.linalg.det))
+    yield from map(_reduction, (np.var, np.std, np.ptp, np.linalg.norm, np.linalg.det, np.allclose))
 
 
 FUNCTIONS = (*_builtins(), *_floats(), *_rounded(), *_choices(), *_tests(), *_parts(), *_reductions())

@@ -778,3 +778,32 @@ def test_norms_that_are_no_reductions_are_refused(rig, order):
     shape = 3 if order == 0 else (3, 3)
     with pytest.raises(qgraph.KernelSyntaxError, match="has arguments that are not supported"):
         rig.kernel(of_matrix)(rig.device(np.ones(shape)), rig.device(np.ones(1)), order)
+
+
+def close(x, y, z, rows, a, b):
+    z[:] = np.isclose(x, y)
+    w = np.isclose(x, y, 0.1, 1e-3)
+    for i in range(x.shape[0]):
+        z[i] = z[i] or (w[i] and np.isclose(x[i], 2.0, 1e-3))
+    for i in range(a.shape[0]):
+        rows[i] = np.allclose(a[i], b[i]) or np.allclose(a[i] + 1, 1.0, 1e-2)
+    it = 0
+    while not np.allclose(a, b, 1e-3):
+        for i, j in qgraph.ndrange(*a.shape):
+            a[i, j] = 0.5 * (a[i, j] + b[i, j])
+        it += 1
+    return it, np.allclose(x, y), np.allclose(x[4:], x[4:], 0.1, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", *thorough("float64", "uint8", "bool")])
+def test_what_is_close(rig, dtype):
+    def arguments():
+        rng = np.random.default_rng(8)
+        base = rng.normal(size=12) * 40
+        x, y = base.astype(dtype), (base * (1 + rng.choice([0, 1e-6, 1e-4, 0.05], 12))).astype(dtype)
+        if dtype.startswith("float"):
+            x[:4], y[:4] = [np.nan, np.inf, -np.inf, np.inf], [np.nan, np.inf, np.inf, 1]
+        a = np.arange(12.0).reshape(4, 3) * 1e-3
+        return x, y, np.zeros(12, bool), np.zeros(4, bool), a, a + np.array([[0], [1], [0], [1]])
+
+    rig.check(close, arguments)

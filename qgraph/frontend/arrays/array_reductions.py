@@ -47,7 +47,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr, *, may_be_empty:
     kind = reduction(scope, node)
     if kind == "det":
         return library_number(region, scope, node, np.linalg.det)
-    if kind in COMPOSED and reduced_along(scope, node) is not None:
+    if kind in COMPOSED and (kind == "allclose" or reduced_along(scope, node) is not None):
         return evaluated(region, scope, composed(scope, node))
     operands = operands_of_reduction(scope, node, kind)
     if kind in _PLACES:

@@ -9,7 +9,7 @@ import numpy as np
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import rank, reduced_along
+from qgraph.frontend.inference.ranks import known_object, rank, reduced_along
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.trees import at_place
@@ -90,6 +90,10 @@ def along(axes: tuple[int, ...], *, keepdims: bool) -> list[ast.keyword]:
 
 def composed(scope: Scope, node: ast.expr) -> ast.expr:
     """A reduction that is ``COMPOSED`` as an expression of others."""
+    if isinstance(node, ast.Call) and known_object(scope, node.func) is np.allclose:
+        if node.keywords:
+            raise scope.error(f"`{as_written(node)}` has options by name", node, "pass the tolerances by position: rtol, atol")
+        return at_place(word(scope, np.all, word(scope, np.isclose, *node.args)), node)
     reduced = reduced_along(scope, node)
     assert reduced is not None
     return at_place(_norm(scope, reduced) if reduced.kind != "ptp" else _range(scope, reduced, node), node)
