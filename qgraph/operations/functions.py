@@ -322,7 +322,8 @@ def _reductions() -> Iterator[Operation]:
     yield from map(_reduction, (np.sum, np.prod))
     yield _reduction(np.min, np.amin, name="min")
     yield _reduction(np.max, np.amax, name="max")
-    yield from map(_reduction, (np.any, np.all, np.mean, np.dot, np.vdot, np.count_nonzero, np.argmin, np.argmax))
+    yield _reduction(np.dot, np.inner, name="dot")
+    yield from map(_reduction, (np.any, np.all, np.mean, np.vdot, np.count_nonzero, np.argmin, np.argmax))
     yield from map(_reduction, (np.var, np.std, np.ptp, np.linalg.norm, np.linalg.det, np.allclose))
 
 

@@ -807,3 +807,16 @@ def test_what_is_close(rig, dtype):
         return x, y, np.zeros(12, bool), np.zeros(4, bool), a, a + np.array([[0], [1], [0], [1]])
 
     rig.check(close, arguments)
+
+
+def inner_products(x, y, a, z):
+    z[0] = np.inner(x, y) + np.inner(x - 1, y[::-1])
+    for i in range(a.shape[0]):
+        z[i + 1] = np.inner(a[i], x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex128"])
+def test_inner_products(rig, dtype):
+    x, y = (np.arange(5) * 1.5).astype(dtype), (np.arange(5)[::-1] * 2).astype(dtype)
+    a = np.arange(15).reshape(3, 5).astype(dtype)
+    rig.check(inner_products, lambda: (x.copy(), y.copy(), a.copy(), np.zeros(4, complex)))
