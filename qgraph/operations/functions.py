@@ -318,13 +318,17 @@ def _reduction(*functions: Any, name: str = "") -> Operation:
     return Operation(functions=functions, pure=False, reduces=name or functions[0].__name__, owner="numpy")
 
 
+# NumPy 2 has given it another name.
+_trapezoid = getattr(np, "trapezoid", None) or getattr(np, "trapz")  # noqa: B009
+
+
 def _reductions() -> Iterator[Operation]:
     yield from map(_reduction, (np.sum, np.prod))
     yield _reduction(np.min, np.amin, name="min")
     yield _reduction(np.max, np.amax, name="max")
     yield _reduction(np.dot, np.inner, name="dot")
     yield from map(_reduction, (np.any, np.all, np.mean, np.vdot, np.count_nonzero, np.argmin, np.argmax))
-    yield from map(_reduction, (np.var, np.std, np.ptp, np.linalg.norm, np.linalg.det, np.allclose))
+    yield from map(_reduction, (np.var, np.std, np.ptp, np.linalg.norm, np.linalg.det, np.allclose, _trapezoid))
 
 
 FUNCTIONS = (*_builtins(), *_floats(), *_rounded(), *_choices(), *_tests(), *_parts(), *_reductions())

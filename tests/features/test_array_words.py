@@ -42,6 +42,8 @@ def moved(a: Any, x: Any, k: int) -> Any:
         np.triu(a, 1) - np.tril(a + 1, k=-1),
         np.diag(x),
         np.diag(np.diag(a, -1), 2),
+        np.diagonal(a, 1) * 2,
+        np.diagonal(a, offset=-1),
         np.repeat(x, 3),
         np.repeat(a, 2, axis=0),
         np.tile(x, 2),

@@ -820,3 +820,32 @@ def test_inner_products(rig, dtype):
     x, y = (np.arange(5) * 1.5).astype(dtype), (np.arange(5)[::-1] * 2).astype(dtype)
     a = np.arange(15).reshape(3, 5).astype(dtype)
     rig.check(inner_products, lambda: (x.copy(), y.copy(), a.copy(), np.zeros(4, complex)))
+
+
+integral = getattr(np, "trapezoid", None) or np.trapz
+
+
+def integrals(x, y, a, z, rows):
+    z[0] = integral(y)
+    z[1] = integral(y, x) + integral(y * 2 + 1, x=x)
+    z[2] = integral(y, dx=0.5) * 2
+    for i in range(a.shape[0]):
+        rows[i] = integral(a[i], x) + integral(a[i])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex128"])
+def test_integrals(rig, dtype):
+    def arguments():
+        rng = np.random.default_rng(9)
+        x, y, a = ((rng.random(shape) * 9).astype(dtype) for shape in (7, 7, (3, 7)))
+        return x, y, a, np.zeros(3, complex), np.zeros(3, complex)
+
+    rig.check(integrals, arguments, tolerance=1e-5)
+
+
+def test_integrals_of_matrices_are_refused(rig):
+    def kernel(a, z):
+        z[0] = integral(a)
+
+    with pytest.raises(qgraph.KernelSyntaxError, match="is no integral of a vector"):
+        rig.kernel(kernel)(rig.device(np.ones((3, 3))), rig.device(np.ones(1)))

@@ -254,6 +254,11 @@ def _diag(make: Maker, v: ast.expr, k: ast.expr = _ZERO) -> Indexed:
     return Indexed([size, size], of.dtype, element)
 
 
+def _diagonal(make: Maker, a: ast.expr, offset: ast.expr = _ZERO) -> Indexed:
+    make.array(a, 2)
+    return _diag(make, a, offset)
+
+
 def _roll(make: Maker, a: ast.expr, shift: ast.expr, axis: ast.expr | None = None) -> Indexed:
     of, by = make.array(a), make.number(shift)
     if axis is None and len(of.extents) > 1:
@@ -432,6 +437,7 @@ _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (np.triu, _triu),
     (np.tril, _tril),
     (np.diag, _diag),
+    (np.diagonal, _diagonal),
     (np.roll, _roll),
     (np.repeat, _repeat),
     (np.tile, _tile),

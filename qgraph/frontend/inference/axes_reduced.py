@@ -15,8 +15,10 @@ ALONG_AXES = frozenset(
     {"sum", "prod", "min", "max", "any", "all", "mean", "count_nonzero", "argmin", "argmax", "norm", "var", "std", "ptp"}
 )
 _OF_ONE = frozenset({"argmin", "argmax"})
-# What is composed of others: the greatest less the least, norms of other orders than two, and whether all are close.
-COMPOSED = frozenset({"ptp", "norm of an order", "allclose"})
+# What is composed of others: the greatest less the least, norms of other orders, closeness and integrals.
+COMPOSED = frozenset({"ptp", "norm of an order", "allclose", "trapezoid", "trapz"})
+# Of these the ones that have no axis here.
+OF_ALL = frozenset({"allclose", "trapezoid", "trapz"})
 # The most axes that it goes along; the others take all.
 _MOST = {"norm": 2}
 OPTIONS = {"var": frozenset({"ddof"}), "std": frozenset({"ddof"}), "norm": frozenset({"ord"})}

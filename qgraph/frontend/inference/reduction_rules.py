@@ -7,9 +7,9 @@ import ast
 import numpy as np
 
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced
+from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OF_ALL, OPTIONS, Reduced
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import known_object, rank, reduced_along
+from qgraph.frontend.inference.ranks import rank, reduced_along, reduction
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.trees import at_place
@@ -90,13 +90,34 @@ def along(axes: tuple[int, ...], *, keepdims: bool) -> list[ast.keyword]:
 
 def composed(scope: Scope, node: ast.expr) -> ast.expr:
     """A reduction that is ``COMPOSED`` as an expression of others."""
-    if isinstance(node, ast.Call) and known_object(scope, node.func) is np.allclose:
-        if node.keywords:
-            raise scope.error(f"`{as_written(node)}` has options by name", node, "pass the tolerances by position: rtol, atol")
-        return at_place(word(scope, np.all, word(scope, np.isclose, *node.args)), node)
+    kind = reduction(scope, node)
+    if kind in OF_ALL and isinstance(node, ast.Call):
+        return at_place(_close(scope, node) if kind == "allclose" else _integral(scope, node), node)
     reduced = reduced_along(scope, node)
     assert reduced is not None
     return at_place(_norm(scope, reduced) if reduced.kind != "ptp" else _range(scope, reduced, node), node)
+
+
+def _close(scope: Scope, node: ast.Call) -> ast.expr:
+    if node.keywords:
+        raise scope.error(f"`{as_written(node)}` has options by name", node, "pass the tolerances by position: rtol, atol")
+    return word(scope, np.all, word(scope, np.isclose, *node.args))
+
+
+def _integral(scope: Scope, node: ast.Call) -> ast.expr:
+    """``np.trapezoid(y, x)``, or with ``dx=``, of vectors: the sum of the steps by the means of neighbours."""
+    options = {each.arg: each.value for each in node.keywords}
+    y, *x = node.args
+    x += [options.pop("x")] if "x" in options and not x else []
+    step = options.pop("dx", ast.Constant(1.0))
+    if options or len(x) > 1 or any(rank(scope, each) != 1 for each in (y, *x)):
+        hint = "it takes the vectors y and x, or y and the step, dx="
+        raise scope.error(f"`{as_written(node)}` is no integral of a vector", node, hint)
+    after, before = (ast.Slice(ast.Constant(1)), ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1))))
+    ends = [[ast.Subscript(copied(each), copied(part), ast.Load()) for part in (after, before)] for each in (y, *x)]
+    steps = ast.BinOp(ends[1][0], ast.Sub(), ends[1][1]) if x else step
+    areas = ast.BinOp(ast.BinOp(steps, ast.Mult(), ast.BinOp(ends[0][0], ast.Add(), ends[0][1])), ast.Div(), ast.Constant(2.0))
+    return word(scope, np.sum, areas)
 
 
 def _norm(scope: Scope, reduced: Reduced) -> ast.expr:
