@@ -43,7 +43,7 @@ def moved(a: Any, x: Any, k: int) -> Any:
         np.diag(x),
         np.diag(np.diag(a, -1), 2),
         np.diagonal(a, 1) * 2,
-        np.diagonal(a, offset=-1),
+        np.diagonal(a, offset=-1) + 1,
         np.repeat(x, 3),
         np.repeat(a, 2, axis=0),
         np.tile(x, 2),
