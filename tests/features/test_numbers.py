@@ -707,3 +707,15 @@ def test_clip(rig, dtype):
     if np.dtype(dtype).kind == "f":
         x[4], low[7] = np.nan, np.nan
     rig.check(clipped, lambda: (x, low, np.zeros(12, dtype), np.zeros(12, dtype)))
+
+
+def of_two_booleans(p, q, narrow, out):
+    for i in range(p.shape[0]):
+        out[i] = (p[i] // q[i] + narrow[i]) * 2 + (p[i] << q[i]) + (p[i] % q[i] + narrow[i]) + (p[i] ** q[i] + narrow[i])
+    out[:] += (p >> q) + narrow
+    out[:] += (p**2 + narrow) + p**3 * 100
+
+
+def test_arithmetic_of_booleans_is_an_int8_beside_narrow_integers(check):
+    p, q = np.array([True, True, False]), np.array([True, False, True])
+    check(of_two_booleans, lambda: (p, q, np.array([127, 126, -128], np.int8), np.zeros(3, np.int64)))
