@@ -73,7 +73,7 @@ def _builtins() -> Iterator[Operation]:
     yield typed(builtins.int, lambda rules, code: rules.to_integer(None), owner="python")
     yield typed(builtins.complex, lambda rules, code: rules.to_complex)
     yield typed(builtins.round, lambda rules, code: rules.round_, owner="first")
-    yield _spelled(builtins.divmod, _divmod, ufuncs=(np.divmod,))
+    yield _spelled(builtins.divmod, _divmod, ufuncs=(np.divmod,), result="joined")
     yield Operation(functions=(builtins.len,), owner="python")
     yield typed(builtins.range, lambda rules, code: rules.range_, takes_ambiguous=True)
 
@@ -172,7 +172,11 @@ def _rounded() -> Iterator[Operation]:
         yield from _to_whole(function, ufunc)
     yield _floating(np.rint, lambda code: code.library_function("rint"), 1)
     yield Operation(
-        functions=(np.round, np.around), typing=lambda rules, code: rules.round_as_numpy, elementwise=(1, 2), owner="numpy"
+        functions=(np.round, np.around),
+        typing=lambda rules, code: rules.round_as_numpy,
+        elementwise=(1, 2),
+        result="first",
+        owner="numpy",
     )
     yield typed(popcount, lambda rules, code: rules.bit_count, owner="python")
     yield _spelled(math.gcd, _gcd_of_python, result="float", owner="python")
@@ -245,12 +249,12 @@ def _choices() -> Iterator[Operation]:
     )
     yield typed(np.fmin, lambda rules, code: rules.extreme_of_two(code.fmin, largest=False))
     yield typed(np.fmax, lambda rules, code: rules.extreme_of_two(code.fmax, largest=True))
-    yield typed(np.clip, lambda rules, code: rules.joined(code.clip, 3), elementwise=(3,), owner="numpy")
+    yield typed(np.clip, lambda rules, code: rules.joined(code.clip, 3), elementwise=(3,), result="joined", owner="numpy")
     yield typed(np.where, lambda rules, code: rules.where, elementwise=(3,), owner="numpy")
     yield typed(np.sign, lambda rules, code: rules.sign, takes="real numbers")
     yield _spelled(np.square, _square)
     yield typed(np.reciprocal, lambda rules, code: rules.reciprocal, takes="real numbers")
-    yield typed(np.nan_to_num, lambda rules, code: rules.without_nan, owner="numpy")
+    yield typed(np.nan_to_num, lambda rules, code: rules.without_nan, result="first", owner="numpy")
 
 
 def _square(x):  # type: ignore[no-untyped-def]
@@ -294,8 +298,8 @@ def _complex_isfinite(x):  # type: ignore[no-untyped-def]
 
 
 def _parts() -> Iterator[Operation]:
-    yield _spelled(np.real, _real, elementwise=(1,), owner="numpy")
-    yield _spelled(np.imag, _imag, elementwise=(1,), owner="numpy")
+    yield _spelled(np.real, _real, elementwise=(1,), result="first", owner="numpy")
+    yield _spelled(np.imag, _imag, elementwise=(1,), result="first", owner="numpy")
     yield _spelled(np.conjugate, _conjugate)
 
 

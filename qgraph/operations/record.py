@@ -101,8 +101,16 @@ _MATRIX = Operation(result="joined", owner="numpy")
 
 def _as_numpys(operation: Operation, ufunc: np.ufunc) -> Operation:
     """What is known of a universal function: of Python's integers it makes NumPy's, so nothing of what it does to them."""
+    known = _of_kind(ufunc)
+    # Of integers an integer.
+    first = ufunc.nin == 1 and "Q->Q" in ufunc.types
     return replace(
-        _of_kind(ufunc), ufuncs=(ufunc,), typing=operation.typing, integers=operation.integers, takes=operation.takes
+        known,
+        ufuncs=(ufunc,),
+        typing=operation.typing,
+        result="first" if first else known.result,
+        integers=operation.integers,
+        takes=operation.takes,
     )
 
 

@@ -360,9 +360,45 @@ def both_after_a_literal(u, narrow, out):
     out[0] = u[0] * s
 
 
+def both_in_functions_of_numpys(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = np.square(u[i]) - k[i]
+
+
+def both_in_a_choice_of_numpys(u, k, out):
+    out[:] = np.where(k > 0, u, 3) - k
+
+
+def both_in_an_extreme(u, k, out):
+    s = np.max(np.abs(u))
+    out[0] = k[1] + s
+
+
+def both_in_a_place(u, k, out):
+    s = np.argmax(k)
+    out[0] = u[0] + s
+
+
+def both_of_a_quotient(u, k, out):
+    for i in range(u.shape[0]):
+        q, r = divmod(u[i], 3)
+        out[i] = q * k[i] + r
+
+
+def both_in_a_place_of_a_row(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = u[i] + np.argmin(k)
+
+
 @pytest.mark.parametrize(
     ("function", "dtype"),
     [
+        (both_in_functions_of_numpys, "int64"),
+        (both_in_a_choice_of_numpys, "int64"),
+        (both_in_an_extreme, "int64"),
+        (both_in_a_place, "int64"),
+        (both_in_a_place_of_a_row, "int64"),
+        (both_of_a_quotient, "int64"),
         (both_of_64_bits, "int64"),
         (both_in_a_func, "int64"),
         (both_in_a_reduction, "int64"),
@@ -707,3 +743,15 @@ def test_clip(rig, dtype):
     if np.dtype(dtype).kind == "f":
         x[4], low[7] = np.nan, np.nan
     rig.check(clipped, lambda: (x, low, np.zeros(12, dtype), np.zeros(12, dtype)))
+
+
+def of_two_booleans(p, q, narrow, out):
+    for i in range(p.shape[0]):
+        out[i] = (p[i] // q[i] + narrow[i]) * 2 + (p[i] << q[i]) + (p[i] % q[i] + narrow[i]) + (p[i] ** q[i] + narrow[i])
+    out[:] += (p >> q) + narrow
+    out[:] += (p**2 + narrow) + p**3 * 100
+
+
+def test_arithmetic_of_booleans_is_an_int8_beside_narrow_integers(check):
+    p, q = np.array([True, True, False]), np.array([True, False, True])
+    check(of_two_booleans, lambda: (p, q, np.array([127, 126, -128], np.int8), np.zeros(3, np.int64)))

@@ -224,6 +224,35 @@ def test_elements_wrap_around_as_in_numpy(check, dtype):
     check(wraps, lambda: (np.array([100, 2**30 % 127, 3], dtype),))
 
 
+def beside_narrow_ones(x, mask, wide):
+    s = np.sum(mask)
+    x[:] = (x + s) // 3
+    for i in range(x.shape[0]):
+        x[i] = (max(x[i], s) - (2 * s + x[i])) // 5 + (-s >> 2) // (x[i] | s) + (np.int8(s) < x[i])
+    t = np.int8(s)
+    x[0] += t
+    return (s + x[1]) * 1000, t, divmod(s, wide[0])[1] + wide[1], np.maximum(s, x[2])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32"])
+def test_integers_of_64_bits_do_not_wrap_beside_narrow_elements(check, dtype):
+    check(beside_narrow_ones, lambda: (np.arange(5, dtype=dtype), np.ones(200, bool), np.array([300, 7])))
+
+
+def into_narrow_ones(x, y):
+    x[:] = y + 1
+    x[:2] = np.array((y[0], y[1]))
+    s = np.sum(y)
+    s *= 1000003
+    s *= 1000000007
+    x[2:4] = y[3:] * s
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_whole_arrays_of_narrow_integers_wrap_what_they_are_assigned(check, dtype):
+    check(into_narrow_ones, lambda: (np.zeros(5, dtype), np.array([200, -300, 2**35 + 5, 7, 9])))
+
+
 def truths(x, flags):
     a = flags[0]
     b = not flags[1]

@@ -135,7 +135,8 @@ def _place_of_extreme(region: Region, scope: Scope, operand: ast.expr, node: ast
         found = ast.BoolOp(ast.Or(), [found, every([*both])])
     least = word(scope, min, load(name), ast.IfExp(found, body.number(node), body.size(node)))
     step = assign(name, least)
-    return at_place(_combined(region, body, name, body.size(node), step, node, np.int64(1)), node)
+    start = word(scope, np.int64, body.size(node))
+    return at_place(_combined(region, body, name, start, step, node, np.int64(1)), node)
 
 
 def _combined(

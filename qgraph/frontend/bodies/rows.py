@@ -241,7 +241,7 @@ class _Reduction(_Rows):
             assign("_at", ast.BinOp(load("_at"), ast.Add(), ast.Constant(1))),
         ]
         start = [assign("_place", ast.Constant(0)), assign("_at", ast.Constant(0))]
-        return [*self._first(element), *start, *self._loops(step), ast.Return(load("_place"))]
+        return [*self._first(element), *start, *self._loops(step), ast.Return(word(self.scope, np.int64, load("_place")))]
 
     def _sum(self, element: ast.expr, kind: str, dtype: np.dtype[np.generic] | None) -> list[ast.stmt]:
         product = kind == "prod"

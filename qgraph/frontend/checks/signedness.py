@@ -150,7 +150,7 @@ class _Signs:
             alike = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
             for position, part in enumerate(target.elts):
                 inner = value.elts[position] if alike and isinstance(value, ast.Tuple) else value
-                self._assign(part, inner, self._of(inner) if alike else _NOTHING)
+                self._assign(part, inner, self._of(inner) if alike else kinds)
         elif isinstance(target, ast.Name):
             held = self._env.get(target.id, _NOTHING) | kinds
             span = Span.of(target, self._file)
@@ -197,6 +197,8 @@ class _Signs:
                 return self._inside(function, arguments)
             case Cast():
                 return arguments[0]
+        if function is np.where and len(arguments) == 3:
+            return self._meet(node.args[1:], node)
         match operation(function).result:
             case "float":
                 return _FLOAT

@@ -41,8 +41,8 @@ class Elementwise(ABC):
         if rank(self.scope, node, self._ranks) == 0:
             return self._number(node)
         match node:
-            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=0.5)) if self._has_root(base):
-                return self._root(base, node)
+            case ast.BinOp(op=ast.Pow()) if (power := self._power(node)) is not None:
+                return power
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
                 # The operands have places: nobody need look for more in the tree, which may be a thousand deep.
                 return ast.copy_location(ast.BinOp(self.visit(left), node.op, self.visit(right)), node)
@@ -64,6 +64,15 @@ class Elementwise(ABC):
             node,
             "use operators, comparisons, np.where and NumPy's functions of numbers; `&`, `|`, `~` instead of and, or, not",
         )
+
+    def _power(self, node: ast.BinOp) -> ast.expr | None:
+        """A power that NumPy computes in another way: of 0.5, and 2 of a boolean, which is an int8; other powers are int64."""
+        match node:
+            case ast.BinOp(left=base, right=ast.Constant(value=0.5)) if self._has_root(base):
+                return self._root(base, node)
+            case ast.BinOp(left=base, right=ast.Constant(value=2)) if element_type(self.scope, base) == np.bool_:
+                return at_place(ast.BinOp(word(self.scope, np.int8, self.visit(base)), node.op, node.right), node)
+        return None
 
     def _has_root(self, node: ast.expr) -> bool:
         dtype = element_type(self.scope, node)

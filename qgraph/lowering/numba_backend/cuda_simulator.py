@@ -21,7 +21,7 @@ from qgraph.ir.trees import load
 from qgraph.lowering.codegen.generated_names import slots_name
 from qgraph.lowering.numba_backend.cuda import cuda_module, simulator_active
 from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Threads
-from qgraph.lowering.numba_backend.simulated_numbers import Operators, simulated_function
+from qgraph.lowering.numba_backend.simulated_numbers import Conversions, Int64, Memory, Operators, simulated_function
 from qgraph.lowering.number_types.typing_contexts import python_function
 from qgraph.operations import intrinsics
 from qgraph.source import copied
@@ -63,7 +63,8 @@ class _SimulatedKernel:
         from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
         # Inside they are NumPy's: those that the simulator has there are true whatever they hold, and equal to nothing.
-        inside = [numba_cuda.simulated_memory(each) if isinstance(each, FakeCUDAArray) else each for each in arguments]
+        memory = numba_cuda.simulated_memory
+        inside = [memory(each).view(Memory) if isinstance(each, FakeCUDAArray) else each for each in arguments]
         self.threads.run(self.function, grid, block, inside)
 
 
@@ -77,17 +78,18 @@ def simulator_array(array: Any) -> Any:
 def _simulated(function: Function, done: dict[int, Any], threads: Threads) -> Any:
     """The Python function, its names replaced by what runs in plain Python."""
     if id(function) not in done:
-        tree = Operators().visit(_Loads().visit(copied(function.tree)))
+        tree = Operators().visit(Conversions(function.names).visit(_Loads().visit(copied(function.tree))))
         names = {name: _simulated_value(value, done, threads) for name, value in _with_cuda(function).items()}
-        done[id(function)] = python_function(replace(function, tree=tree), {**names, **_Loads.NAMES, **Operators.NAMES})
+        names |= {**_Loads.NAMES, **Conversions.NAMES, **Operators.NAMES}
+        done[id(function)] = python_function(replace(function, tree=tree), names)
     return done[id(function)]
 
 
 class _Loads(ast.NodeTransformer):
-    """An integer or bool out of scratch becomes a Python number: as a NumPy scalar it would make a float64 of a uint64."""
+    """An integer out of scratch becomes an ``Int64``, a boolean Python's."""
 
     KINDS: ClassVar[dict[str, str]] = {slots_name("int64"): "_qgraph_int", slots_name("bool"): "_qgraph_bool"}
-    NAMES: ClassVar[dict[str, type]] = {"_qgraph_int": int, "_qgraph_bool": bool}
+    NAMES: ClassVar[dict[str, type]] = {"_qgraph_int": Int64, "_qgraph_bool": bool}
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
@@ -135,7 +137,8 @@ def _simulated_value(value: Any, done: dict[int, Any], threads: Threads) -> Any:
         return _simulated_python(python, done, threads)
     if isinstance(value, Cast) and value.keeps:
         return functools.partial(intrinsics.nearest, dtype=np.dtype(value.dtype), keeps=value.keeps)
+    if isinstance(value, Cast) and value.scalar and value.dtype == "int64":
+        return Int64
     if isinstance(value, Cast):
-        # An int64 is a Python number here, too: it takes the type of what it meets.
-        return int if value.dtype == "int64" and value.scalar else bool if value.dtype == "bool" else np.dtype(value.dtype).type
+        return bool if value.dtype == "bool" else np.dtype(value.dtype).type
     return simulated_function(value)

@@ -98,6 +98,74 @@ def _extreme(function: np.ufunc, a: Any, b: Any) -> Any:
         return function(np.asarray(a), np.asarray(b))
 
 
+class Int64(int):
+    """A number of 64 bits, Python's or NumPy's: what it meets keeps its type, but for booleans and narrower integers.
+
+    As NumPy's it would make float64 of a uint64 and of a float32; as Python's it would wrap, or raise, beside an int8.
+    """
+
+    def __new__(cls, value: Any) -> Int64:
+        """``value`` as an integer, wrapped."""
+        return super().__new__(cls, (int(value) + 2**63) % 2**64 - 2**63)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """What NumPy makes of it and its own numbers, by operators too."""
+        others = {np.asarray(each).dtype for each in inputs if not isinstance(each, int)}
+        wide = any(dtype.kind not in "iub" or dtype.itemsize == 8 for dtype in others)
+        kind = int if wide else np.int64
+        result = getattr(ufunc, method)(*[kind(each) if isinstance(each, Int64) else each for each in inputs], **options)
+        return result if wide else _of_64_bits(np.int64, result)
+
+
+def _of_64_bits(kind: type, result: Any) -> Any:
+    """A result, or the parts of one, as an ``Int64`` where it is of ``kind``."""
+    if isinstance(result, tuple):
+        return tuple(_of_64_bits(kind, each) for each in result)
+    return Int64(result) if type(result) is kind else result
+
+
+def _kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *operands: _of_64_bits(int, function(*operands))
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "or", "xor"):
+    for _operator in (f"__{_name}__", f"__r{_name}__"):
+        setattr(Int64, _operator, _kept(getattr(int, _operator)))
+for _operator in ("__neg__", "__pos__", "__abs__", "__invert__"):
+    setattr(Int64, _operator, _kept(getattr(int, _operator)))
+
+
+class Memory(np.ndarray):
+    """An array whose elements take the last bits of any integer, as in compiled code: NumPy refuses some of another type."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Store ``value``, wrapped where it is an integer."""
+        if self.dtype.kind in "iu" and isinstance(value, int | np.integer):
+            value = np.uint64(int(value) % 2**64).astype(self.dtype)
+        super().__setitem__(index, value)
+
+
+def _numpys(value: Any) -> Any:
+    return np.int64(value) if isinstance(value, Int64) else value
+
+
+class Conversions(ast.NodeTransformer):
+    """``np.int8(n)`` of an ``Int64`` wraps, as of NumPy's numbers."""
+
+    NAMES: ClassVar[dict[str, Callable[..., Any]]] = {"_qgraph_numpys": _numpys}
+
+    def __init__(self, names: Mapping[str, object]) -> None:
+        self._types = {name for name, value in names.items() if isinstance(value, type) and issubclass(value, np.integer)}
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """The call, of what NumPy takes as its own."""
+        self.generic_visit(node)
+        if not (isinstance(node.func, ast.Name) and node.func.id in self._types and len(node.args) == 1):
+            return node
+        node.args = [ast.copy_location(ast.Call(ast.copy_location(load("_qgraph_numpys"), node), node.args, []), node)]
+        return node
+
+
 def simulated_function(value: Any) -> Any:
     """A function of math as ``without_domain``, an extreme of any integers; anything else as it is."""
     if value is np.maximum or value is np.minimum:

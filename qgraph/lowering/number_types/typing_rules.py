@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from qgraph.lowering.number_types import function_llvm
 from qgraph.lowering.number_types import number_llvm as code
-from qgraph.lowering.number_types.ambiguous_integers import one_of
+from qgraph.lowering.number_types.ambiguous_integers import Either, one_of
 from qgraph.lowering.number_types.long_ranges import LONG_RANGE, long_range
 from qgraph.lowering.number_types.number_llvm import Emitter, types
 from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, refusal
@@ -52,11 +52,16 @@ def _not_bool(joined: Any) -> Any:
     return types.int64 if isinstance(joined, types.Boolean) else joined
 
 
+def _of_booleans(joined: Any, emit: Emitter) -> Choice:
+    choice = _same(types.int8 if isinstance(joined, types.Boolean) else joined, 2, emit)
+    return replace(choice, result=Either(types.int8, (0, 2))) if isinstance(joined, types.Boolean) else choice
+
+
 def arithmetic(emit: Emitter) -> Rule:
-    """In the joined type; of two booleans as int64, where CPython and NumPy agree."""
+    """In the joined type; of two booleans as int8, which is NumPy's, or a Python integer."""
 
     def rule(_typing: NumberTyping, args: Types) -> Choice | None:
-        return _same(_not_bool(join_all(args)), 2, emit) if len(args) == 2 else None
+        return _of_booleans(join_all(args), emit) if len(args) == 2 else None
 
     return rule
 
@@ -162,6 +167,8 @@ def power(typing: NumberTyping, args: Types) -> Choice | None:
     if len(args) != 2:
         return None
     base, exponent = args
+    if isinstance(base, types.Boolean) and isinstance(exponent, types.Boolean):
+        return _of_booleans(types.boolean, code.power)
     literal = exponent if isinstance(exponent, types.IntegerLiteral) else None
     joined = _not_bool(plain(base) if literal is not None and not isinstance(base, types.IntegerLiteral) else join_all(args))
     if is_integral(joined):
