@@ -207,7 +207,7 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
         (np.where, ("boolean", "float32", 0), "float32", "float32"),
         (np.isnan, ("float32",), "bool", "bool"),
         (operator.mul, ("boolean", "boolean"), "bool", "bool"),
-        (operator.floordiv, ("boolean", "boolean"), "int64", "int64"),
+        (operator.floordiv, ("boolean", "boolean"), "int8_or_0_to_2", "int8_or_0_to_2"),
     ],
 )
 def test_result_types(name, dtypes, float32, float64):
