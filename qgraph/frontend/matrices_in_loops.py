@@ -132,7 +132,7 @@ class _Rewriting(ast.NodeTransformer):
         func, columns = self._chosen(value, record, parts, into)
         size = parts[0].extents[0]
         dtype = self._dtype(value, parts, into)
-        fixed = self._fits(parts, dtype) if func is matrix_funcs.solve_vector else 0
+        fixed = self._fits([*parts, into], dtype) if func is matrix_funcs.solve_vector else 0
         if fixed:
             return self._in_registers(node, value, self._status(value, record), parts, into, fixed)
         work = self._work(value, dtype, [size, ast.BinOp(copied(size), ast.Add(), copied(columns))])
@@ -151,7 +151,7 @@ class _Rewriting(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(made, node))
 
     def _fits(self, parts: Sequence[_Part], dtype: str) -> int:
-        """How many rows a matrix has that registers hold, 0 where they do not, or where that is not known.
+        """How many rows the matrix, the first part, has if registers hold it; else 0, or where that is not known.
 
         Raises:
             TailFound: it will be known.

@@ -264,8 +264,13 @@ def _searched(torch: Any, x: Any, v: Any, *, side: str = "left") -> Any:
 
 
 def _multiplied(torch: Any, x: Any, y: Any, *, out: Any = None) -> Any:
-    # A vector on the left is a matrix of one row to PyTorch, also when it looks at ``out``.
-    return torch.matmul(x, y, out=None if out is None else out.unsqueeze(0) if x.ndim == 1 < y.ndim else out)
+    alike = x.ndim == y.ndim == 3 and x.shape[0] == y.shape[0]
+    if out is None or not (alike or max(x.ndim, y.ndim) <= 2):
+        # Other stacks PyTorch multiplies in another shape, to which it would bring ``out``.
+        found = torch.matmul(x, y)
+        return found if out is None else out.copy_(found)
+    # A vector on the left is a matrix of one row to it, also when it looks at ``out``.
+    return torch.matmul(x, y, out=out.unsqueeze(0) if x.ndim == 1 < y.ndim else out)
 
 
 def _scanned(name: str) -> Callable[..., Any]:

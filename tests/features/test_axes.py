@@ -227,3 +227,12 @@ def test_arrays_that_change_places(check: Any, steps: int) -> None:
 def test_code_for_a_gpu() -> None:
     assert qgraph.kernel(extremes).ptx(np.zeros((2, 3, 4)))
     assert qgraph.kernel(in_loops_and_branches).ptx(np.zeros((3, 4)), np.zeros((3, 5)), np.array([1]), 2)
+
+
+def test_options_that_a_range_does_not_take_are_refused(rig: Any) -> None:
+    def of_rows(a: Any, z: Any) -> None:
+        for i in range(a.shape[0]):
+            z[i] = np.ptp(a[i], initial=0)
+
+    with pytest.raises(qgraph.KernelSyntaxError, match="has arguments that are not supported"):
+        rig.kernel(of_rows)(rig.device(np.ones((2, 3))), rig.device(np.zeros(2)))

@@ -66,6 +66,11 @@ def triangular(a, b, x):
         (product, ((6,), (6, 3), (3,))),
         (product_of_matrices, ((4, 6), (6, 5), (4, 5))),
         (product_of_matrices, ((3, 4, 6), (3, 6, 5), (3, 4, 5))),
+        (product_of_matrices, ((1, 4, 6), (3, 6, 5), (3, 4, 5))),
+        (product_of_matrices, ((2, 3, 4, 6), (2, 3, 6, 5), (2, 3, 4, 5))),
+        (product_of_matrices, ((3, 4, 6), (6, 5), (3, 4, 5))),
+        (product, ((6,), (3, 6, 5), (3, 5))),
+        (product, ((3, 4, 6), (6,), (3, 4))),
         (dot_of_matrices, ((4, 6), (5, 6), (4, 5))),
     ],
 )

@@ -206,3 +206,36 @@ def test_it_compiles_for_a_device_and_is_in_no_doubt():
     assert {task.verdict.kind for task in qgraph.kernel(kernel).plan(*arrays).tasks if task.verdict} == {"independent"}
     texts = qgraph.kernel(kernel, backend="cuda").ptx(*arrays)
     assert not any(".f64" in text for text in texts.values())
+
+
+@qgraph.func
+def counted_place(asked, order, i):
+    asked[i] += 1
+    return order[i]
+
+
+def asked_places(a, b, x, asked, order):
+    for i in qgraph.parallel(range(a.shape[0])):
+        x[counted_place(asked, order, i)] = np.linalg.solve(a[i], b[i])
+
+
+def test_the_place_of_a_solution_is_asked_for_once(check):
+    def args():
+        return matrices(4, 3, 3), np.ones((4, 3)), np.zeros((4, 3)), np.zeros(4, int), np.array([2, 0, 3, 1])
+
+    check(asked_places, args, tolerance=1e-9)
+
+
+def two_types(a, b, x, c, d, y):
+    for i in range(a.shape[0]):
+        x[i] = np.linalg.solve(a[i], b[i])
+        if i > 0:
+            y[i] = np.linalg.solve(c[i], d[i])
+
+
+def test_systems_of_two_types_in_one_loop(check):
+    def args():
+        single = matrices(4, 3, 3, dtype="float32"), np.ones((4, 3), np.float32), np.zeros((4, 3), np.float32)
+        return *single, matrices(4, 2, 2), np.ones((4, 2)), np.zeros((4, 2))
+
+    check(two_types, args, tolerance=1e-4)

@@ -12,9 +12,9 @@ from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.library_calls import library_number
 from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.axes_reduced import COMPOSED, OF_ALL
+from qgraph.frontend.inference.axes_reduced import COMPOSED
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import rank, reduced_along, reduction
+from qgraph.frontend.inference.ranks import rank, reduction
 from qgraph.frontend.inference.reduction_rules import (
     PRODUCTS,
     composed,
@@ -47,7 +47,7 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr, *, may_be_empty:
     kind = reduction(scope, node)
     if kind == "det":
         return library_number(region, scope, node, np.linalg.det)
-    if kind in COMPOSED and (kind in OF_ALL or reduced_along(scope, node) is not None):
+    if kind in COMPOSED:
         return evaluated(region, scope, composed(scope, node))
     operands = operands_of_reduction(scope, node, kind)
     if kind in _PLACES:

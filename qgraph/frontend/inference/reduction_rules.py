@@ -94,6 +94,9 @@ def composed(scope: Scope, node: ast.expr) -> ast.expr:
     if kind in OF_ALL and isinstance(node, ast.Call):
         return at_place(_close(scope, node) if kind == "allclose" else _integral(scope, node), node)
     reduced = reduced_along(scope, node)
+    if reduced is None:
+        # An option that it does not take is refused.
+        operands_of_reduction(scope, node, kind)
     assert reduced is not None
     return at_place(_norm(scope, reduced) if reduced.kind != "ptp" else _range(scope, reduced, node), node)
 
