@@ -239,3 +239,13 @@ def test_systems_of_two_types_in_one_loop(check):
         return *single, matrices(4, 2, 2), np.ones((4, 2)), np.zeros((4, 2))
 
     check(two_types, args, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_a_column_of_zeros_is_told_wherever_it_is(rig, column):
+    """What is divided by it is no number, and may not be zero."""
+    a = matrices(4, 3, 3)
+    a[2, :, column] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="met a singular matrix"):
+        rig.kernel(one_vector)(*(rig.device(each) for each in (a, np.ones((4, 3)), np.zeros((4, 3)))))
+        qgraph.synchronize()

@@ -770,6 +770,16 @@ def test_norms_of_other_orders(rig, dtype):
     rig.check(norms_of_orders, arguments, tolerance=1e-5 if dtype == "float32" else 1e-12)
 
 
+def test_norms_of_matrices_along_named_axes_are_refused(rig):
+    """NumPy takes their order for rows and columns."""
+
+    def kernel(a, out):
+        out[0] = np.linalg.norm(a, 1, axis=(1, 0))
+
+    with pytest.raises(qgraph.KernelSyntaxError, match="has arguments that are not supported"):
+        rig.kernel(kernel)(rig.device(np.ones((3, 3))), rig.device(np.ones(1)))
+
+
 @pytest.mark.parametrize("order", [0, 2, "nuc"])
 def test_norms_that_are_no_reductions_are_refused(rig, order):
     def of_matrix(a, out, order: qgraph.Static):
