@@ -9,36 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 # Registers of 32 bits that a matrix may take: a thread has 255, and with 144 of them it needs about 175 and spills none.
 MOST_REGISTERS = 144
 
 
-class Arithmetic(Protocol):
-    """What code, or plain Python, does with numbers and truth values."""
+def solved(rows: list[list[Any]], by: Any) -> tuple[list[Any], Any]:
+    """The solution of ``rows``, each of the matrix with its right side, and whether the matrix is singular.
 
-    def greater(self, a: Any, b: Any) -> Any:
-        """Whether ``a`` has the greater absolute value."""
-
-    def choose(self, test: Any, a: Any, b: Any) -> Any:
-        """``a`` where ``test`` holds, else ``b``."""
-
-    def is_zero(self, a: Any) -> Any:
-        """Whether ``a`` is zero."""
-
-    def either(self, a: Any, b: Any) -> Any:
-        """Whether one of two tests holds."""
-
-    def quotient(self, a: Any, b: Any) -> Any:
-        """``a / b``, of a zero ``b`` anything."""
-
-    def reduced(self, a: Any, b: Any, c: Any) -> Any:
-        """``a - b * c``."""
-
-
-def solved(rows: list[list[Any]], by: Arithmetic) -> tuple[list[Any], Any]:
-    """The solution of ``rows``, each of the matrix with its right side, and whether the matrix is singular."""
+    ``by`` computes, as ``_Plain``: numbers of plain Python, or instructions of code.
+    """
     n = len(rows)
     failed: Any = None
     for k in range(n):
@@ -75,7 +56,7 @@ def solve_in_registers(*numbers: Any) -> tuple[Any, ...]:
 
 
 class _Plain:
-    """Python's numbers."""
+    """Python's numbers. ``greater`` is of absolute values; a quotient by 0 is anything."""
 
     def greater(self, a: Any, b: Any) -> Any:
         return abs(a) > abs(b)

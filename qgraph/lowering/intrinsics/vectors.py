@@ -84,7 +84,7 @@ def system_word() -> Intrinsic:
 
 
 class _Emitted:
-    """Instructions of LLVM for floats (``Arithmetic``)."""
+    """Instructions of LLVM for floats, for ``solved``."""
 
     def __init__(self, builder: Any) -> None:
         self._builder = builder
