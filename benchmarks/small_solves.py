@@ -1,12 +1,13 @@
 """Does a loop that solves a small system in each iteration keep up with the batched solvers of libraries?
 
-``python -m benchmarks.small_solves [--only "6x6, float32" ...] [--quick] [--device cpu]``
+``python -m benchmarks.small_solves [--only "solve 6x6, float32" ...] [--quick] [--device cpu]``
 
 Microseconds for 65,536 systems, each of its own matrix. On the CPU NumPy, which solves the whole stack, is the peer.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -18,32 +19,88 @@ import qgraph
 from benchmarks import parts, plots, timing
 from benchmarks.peers import Device, Run, nothing, require
 from benchmarks.results import Answer, Target
+from qgraph.compat.numpy import as_before_2_5
 
 COLUMNS = ("systems", "size", "peer", "us", "ratio")
-SYSTEMS = {"6x6, float32": (6, "float32"), "6x6, float64": (6, "float64"), "12x12, float32": (12, "float32")}
 COUNT, QUICK = 65_536, 1_024
 PEERS = ("NumPy", "CuPy", "PyTorch", "PyTorch, unchecked", "nvmath", "qgraph, one library call")
 TOLERANCE = {"float32": 1e-3, "float64": 1e-10}
 
 
-def _in_a_loop(a, b, x):
+def _solve(a, b, x):
     for i in range(a.shape[0]):
         x[i] = np.linalg.solve(a[i], b[i])
 
 
-def _at_once(a, b, x):
+def _invert(a, b, x):
+    for i in range(a.shape[0]):
+        x[i] = np.linalg.inv(a[i])
+
+
+def _factor(a, b, x):
+    for i in range(a.shape[0]):
+        x[i] = np.linalg.cholesky(a[i])
+
+
+def _solve_at_once(a, b, x):
     x[:] = np.linalg.solve(a, b)
 
 
-def problem(count: int, rows: int, dtype: str) -> tuple[Any, Any, Any]:
-    """Matrices that need row exchanges, right sides, and NumPy's solutions in float64."""
+def _invert_at_once(a, b, x):
+    x[:] = np.linalg.inv(a)
+
+
+def _factor_at_once(a, b, x):
+    x[:] = np.linalg.cholesky(a)
+
+
+@dataclasses.dataclass(frozen=True)
+class Systems:
+    """One kind of systems: ``name`` of ``numpy.linalg``, of matrices of so many ``rows``."""
+
+    name: str
+    rows: int
+    dtype: str
+
+    @property
+    def in_a_loop(self) -> Callable[..., None]:
+        """A loop with a system in each iteration."""
+        return {"solve": _solve, "inv": _invert, "cholesky": _factor}[self.name]
+
+    @property
+    def at_once(self) -> Callable[..., None]:
+        """The same of whole stacks, by a library."""
+        return {"solve": _solve_at_once, "inv": _invert_at_once, "cholesky": _factor_at_once}[self.name]
+
+    def of(self, library: Any, a: Any, b: Any, ending: str = "") -> Any:
+        """The answer of a library of batched functions."""
+        function = getattr(library, f"{self.name}{ending}")
+        found = function(a, b) if self.name == "solve" else function(a)
+        return found[0] if ending else found
+
+
+SYSTEMS = {
+    f"{name} {rows}x{rows}, {dtype}": Systems(name, rows, dtype)
+    for name, rows, dtype in (
+        *(("solve", rows, "float32") for rows in (6, 12, 16, 24, 32)),
+        *(("solve", rows, "float64") for rows in (6, 16, 32)),
+        *((name, rows, "float32") for name in ("inv", "cholesky") for rows in (6, 16, 32)),
+    )
+}
+
+
+def problem(systems: Systems, count: int) -> tuple[Any, Any, Any]:
+    """Matrices, right sides as columns, and NumPy's answers in float64: of systems that need row exchanges, where they may."""
     rng = np.random.default_rng(0)
+    rows = systems.rows
     # Rows in any order, each with an element that is greater than the others together: well-conditioned.
     order = rng.permuted(np.arange(rows)[None].repeat(count, 0), axis=1)
     a = rng.random((count, rows, rows)) - 0.5 + rows * np.eye(rows)[order]
-    b = rng.random((count, rows))
-    a, b = a.astype(dtype), b.astype(dtype)
-    return a, b, np.linalg.solve(a.astype(np.float64), b.astype(np.float64)[..., None])[..., 0]
+    if systems.name == "cholesky":
+        a = a @ a.swapaxes(1, 2)
+    b = rng.random((count, rows, 1))
+    a, b = a.astype(systems.dtype), b.astype(systems.dtype)
+    return a, b, systems.of(np.linalg, a.astype(np.float64), b.astype(np.float64))
 
 
 def begin(device: Device) -> Answer:
@@ -54,21 +111,22 @@ def begin(device: Device) -> Answer:
 
 def measure(part: str, answer: Answer, quick: bool, device: Device) -> None:
     """The rows of one kind of system: each peer's answer is checked, then all take turns."""
-    rows, dtype = SYSTEMS[part]
-    count = QUICK if quick else COUNT
-    a, b, wanted = problem(count, rows, dtype)
+    systems, count = SYSTEMS[part], QUICK if quick else COUNT
+    a, b, wanted = problem(systems, count)
     measures = {}
     for peer, make in _MAKERS.items():
-        run = parts.attempt(answer, part, peer, functools.partial(checked, make, a, b, wanted, device))
+        if peer in answer.missing:
+            continue
+        run = parts.attempt(answer, part, peer, functools.partial(checked, make, systems, a, b, wanted, device))
         if run is not None:
             calls = 2 if quick or device == "cpu" else 20
             measures[peer] = functools.partial(timing.total, run.action, run.wait, calls=calls, repeats=3 if quick else 9)
     parts.add_rows(answer, part, count, parts.in_turns(measures, rounds=1 if quick else 5), {})
 
 
-def checked(make: Callable[..., Run], a: Any, b: Any, wanted: Any, device: Device) -> Run:
+def checked(make: Callable[..., Run], systems: Systems, a: Any, b: Any, wanted: Any, device: Device) -> Run:
     """A peer's program, whose answer was compared with NumPy's."""
-    run = make(a, b, device)
+    run = make(systems, a, b, device)
     run.action()
     run.wait()
     tolerance = TOLERANCE[a.dtype.name]
@@ -79,104 +137,129 @@ def checked(make: Callable[..., Run], a: Any, b: Any, wanted: Any, device: Devic
 # --- peers -------------------------------------------------------------------------------------------------------------
 
 
-def _qgraph(a: Any, b: Any, device: Device) -> Run:
-    arrays = [qgraph.asarray(each, backend=device) for each in (a, b, np.full_like(b, np.nan))]
-    kernel = qgraph.kernel(_in_a_loop, backend=device)
+def _qgraph(systems: Systems, a: Any, b: Any, device: Device) -> Run:
+    x = np.full_like(b[..., 0] if systems.name == "solve" else a, np.nan)
+    arrays = [qgraph.asarray(each, backend=device) for each in (a, b[..., 0], x)]
+    kernel = qgraph.kernel(systems.in_a_loop, backend=device)
+
+    def answer() -> dict[str, Any]:
+        x = qgraph.to_numpy(arrays[2])
+        return {"x": x[..., None] if systems.name == "solve" else x}
+
+    return Run(lambda: kernel(*arrays), qgraph.synchronize, answer)
+
+
+def _library_call(systems: Systems, a: Any, b: Any, device: Device) -> Run:
+    require("torch", device)
+    x = np.full_like(b if systems.name == "solve" else a, np.nan)
+    arrays = [qgraph.asarray(each, backend=device) for each in (a, b, x)]
+    kernel = qgraph.kernel(systems.at_once, backend=device)
+    try:
+        kernel(*arrays)
+    except qgraph.ArgumentError as error:
+        # PyTorch waits for the device where matrices are many and large, which no graph holds.
+        raise ImportError(str(error)) from error
     return Run(lambda: kernel(*arrays), qgraph.synchronize, lambda: {"x": qgraph.to_numpy(arrays[2])})
 
 
-def _library_call(a: Any, b: Any, device: Device) -> Run:
-    require("torch", device)
-    arrays = [qgraph.asarray(each, backend=device) for each in (a, b[..., None], np.full_like(b, np.nan)[..., None])]
-    kernel = qgraph.kernel(_at_once, backend=device)
-    return Run(lambda: kernel(*arrays), qgraph.synchronize, lambda: {"x": qgraph.to_numpy(arrays[2])[..., 0]})
-
-
-def _numpy(a: Any, b: Any, device: Device) -> Run:
+def _numpy(systems: Systems, a: Any, b: Any, device: Device) -> Run:
     if device != "cpu":
         raise ImportError("it is compared on the CPU only")
-    x = np.full_like(b, np.nan)
+    found: list[Any] = []
 
     def action() -> None:
-        x[:] = np.linalg.solve(a, b[..., None])[..., 0]
+        found[:] = [systems.of(np.linalg, a, b)]
 
-    return Run(action, nothing, lambda: {"x": x})
+    return Run(action, nothing, lambda: {"x": found[0]})
 
 
-def _cupy(a: Any, b: Any, device: Device) -> Run:
+def _cupy(systems: Systems, a: Any, b: Any, device: Device) -> Run:
     require("cupy", device)
     import cupy
 
-    matrices, right, found = cupy.asarray(a), cupy.asarray(b)[..., None], []
+    given, found = (cupy.asarray(a), cupy.asarray(b)), []
 
     def action() -> None:
-        found[:] = [cupy.linalg.solve(matrices, right)]
+        found[:] = [systems.of(cupy.linalg, *given)]
 
-    return Run(action, cupy.cuda.Device().synchronize, lambda: {"x": cupy.asnumpy(found[0])[..., 0]})
+    return Run(action, cupy.cuda.Device().synchronize, lambda: {"x": cupy.asnumpy(found[0])})
 
 
-def _torch(a: Any, b: Any, device: Device, name: str = "solve") -> Run:
+def _torch(systems: Systems, a: Any, b: Any, device: Device, ending: str = "") -> Run:
     require("torch", device)
     import torch
 
-    matrices, right = torch.tensor(a, device="cuda"), torch.tensor(b, device="cuda")[..., None]
+    given = torch.tensor(a, device="cuda"), torch.tensor(b, device="cuda")
     found: list[Any] = []
-    solve = getattr(torch.linalg, name)
 
     def action() -> None:
-        found[:] = [solve(matrices, right)]
+        found[:] = [systems.of(torch.linalg, *given, ending)]
 
-    def answer() -> dict[str, Any]:
-        x = found[0] if name == "solve" else found[0][0]
-        return {"x": x.cpu().numpy()[..., 0]}
-
-    return Run(action, torch.cuda.synchronize, answer)
+    return Run(action, torch.cuda.synchronize, lambda: {"x": found[0].cpu().numpy()})
 
 
-def _nvmath(a: Any, b: Any, device: Device) -> Run:
-    """A kernel of numba-cuda in which a block solves some systems in shared memory, by cuSOLVERDx."""
+@as_before_2_5()
+def _nvmath(systems: Systems, a: Any, b: Any, device: Device) -> Run:
+    """A kernel of numba-cuda in which a block solves some systems in shared memory, by cuSOLVERDx; recorded, as qgraph's is."""
     require("nvmath.device", device)
-    from nvmath.device import LUPivotSolver
+    from nvmath.device import CholeskySolver, LUPivotSolver
 
     from qgraph.compat.numba_cuda import cuda
 
-    count, rows = b.shape
-    solver = LUPivotSolver(
-        size=(rows, rows),
-        precision=a.dtype.type,
-        execution="Block",
-        arrangement=("row_major", "row_major"),
-        batches_per_block="suggested",
-        block_dim="suggested",
-    )
+    count, rows, _ = a.shape
+    columns = 1 if systems.name == "solve" else rows
+    options = {"execution": "Block", "batches_per_block": "suggested", "block_dim": "suggested"}
+    options |= {"size": (rows, rows, columns), "precision": a.dtype.type, "arrangement": ("row_major", "row_major")}
+    factors = systems.name == "cholesky"
+    solver = CholeskySolver(fill_mode="lower", **options) if factors else LUPivotSolver(**options)
     batches, threads, dtype = solver.batches_per_block, solver.block_dim[0], solver.value_type
-    of_a, of_b, of_pivots = batches * rows * rows, batches * rows, solver.ipiv_size
+    of_a, of_x = batches * rows * rows, batches * rows * columns
+    of_pivots = batches * rows
     blocks = -(-count // batches)
 
     @cuda.jit
-    def kernel(a, b, x, info):
-        matrices, right = cuda.shared.array(of_a, dtype), cuda.shared.array(of_b, dtype)
+    def solve(a, b, x, info):
+        matrices, right = cuda.shared.array(of_a, dtype), cuda.shared.array(of_x, dtype)
         pivots = cuda.shared.array(of_pivots, np.int32)
         block = cuda.blockIdx.x
         for k in range(cuda.threadIdx.x, of_a, cuda.blockDim.x):
             matrices[k] = a[block * of_a + k]
-        for k in range(cuda.threadIdx.x, of_b, cuda.blockDim.x):
-            right[k] = b[block * of_b + k]
+        for k in range(cuda.threadIdx.x, of_x, cuda.blockDim.x):
+            right[k] = b[block * of_x + k]
         cuda.syncthreads()
         solver.factorize(matrices, pivots, info[block * batches :])
         cuda.syncthreads()
         solver.solve(matrices, pivots, right)
         cuda.syncthreads()
-        for k in range(cuda.threadIdx.x, of_b, cuda.blockDim.x):
-            x[block * of_b + k] = right[k]
+        for k in range(cuda.threadIdx.x, of_x, cuda.blockDim.x):
+            x[block * of_x + k] = right[k]
+
+    @cuda.jit
+    def factor(a, b, x, info):
+        matrices = cuda.shared.array(of_a, dtype)
+        block = cuda.blockIdx.x
+        for k in range(cuda.threadIdx.x, of_a, cuda.blockDim.x):
+            matrices[k] = a[block * of_a + k]
+        cuda.syncthreads()
+        solver.factorize(matrices, info[block * batches :])
+        cuda.syncthreads()
+        for k in range(cuda.threadIdx.x, of_a, cuda.blockDim.x):
+            row, column = k // rows % rows, k % rows
+            x[block * of_a + k] = matrices[k] if column <= row else 0
 
     # The last block is filled up with systems that have a solution.
-    more = blocks * batches - count
-    filled = np.concatenate([a, np.broadcast_to(np.eye(rows, dtype=a.dtype), (more, rows, rows))])
-    given = [cuda.to_device(each.ravel()) for each in (filled, np.concatenate([b, np.ones((more, rows), b.dtype)]))]
+    more, eye = blocks * batches - count, np.eye(rows, dtype=a.dtype)
+    right = b if systems.name == "solve" else np.broadcast_to(eye, a.shape)
+    filled = np.concatenate([a, np.broadcast_to(eye, (more, rows, rows))])
+    right = np.concatenate([right, np.ones((more, rows, columns), b.dtype)])
+    given = [cuda.to_device(each.ravel()) for each in (filled, right)]
     x, info = cuda.device_array_like(given[1]), cuda.device_array(blocks * batches, np.int32)
-    run = kernel[blocks, threads]
-    return Run(lambda: run(*given, x, info), cuda.synchronize, lambda: {"x": x.copy_to_host().reshape(-1, rows)[:count]})
+    kernel = factor if factors else solve
+    kernel[blocks, threads](*given, x, info)
+    with qgraph.capture() as recorded:
+        kernel[blocks, threads, cuda.external_stream(recorded.stream)](*given, x, info)
+    shape = (-1, rows, columns)
+    return Run(recorded, cuda.synchronize, lambda: {"x": x.copy_to_host().reshape(shape)[:count]})
 
 
 _MAKERS: dict[str, Callable[..., Run]] = {
@@ -184,8 +267,8 @@ _MAKERS: dict[str, Callable[..., Run]] = {
     "NumPy": _numpy,
     "CuPy": _cupy,
     "PyTorch": _torch,
-    # Without the wait that `torch.linalg.solve` needs to raise for singular matrices.
-    "PyTorch, unchecked": functools.partial(_torch, name="solve_ex"),
+    # Without the wait that `torch.linalg` needs to raise for singular matrices.
+    "PyTorch, unchecked": functools.partial(_torch, ending="_ex"),
     "nvmath": _nvmath,
     "qgraph, one library call": _library_call,
 }

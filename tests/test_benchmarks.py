@@ -261,15 +261,17 @@ def test_sweeps_are_timed_with_the_form_that_the_plan_says(program):
 def test_small_systems_are_solved_right(monkeypatch):
     monkeypatch.setattr(small_solves, "QUICK", 7)
     answer = small_solves.begin("cpu")
-    small_solves.measure("6x6, float32", answer, True, "cpu")
+    small_solves.measure("solve 6x6, float32", answer, True, "cpu")
     assert [row["peer"] for row in answer.rows] == ["qgraph", "NumPy"]
     others = set(small_solves.PEERS) - {"NumPy"}
-    assert set(answer.missing) == {f"6x6, float32: {peer}" for peer in others}
-    assert [target.name for target in parts.targets(answer.rows, "systems")] == ["6x6, float32, 7: time of NumPy over qgraph's"]
+    assert set(answer.missing) == {f"solve 6x6, float32: {peer}" for peer in others}
+    (target,) = parts.targets(answer.rows, "systems")
+    assert target.name == "solve 6x6, float32, 7: time of NumPy over qgraph's"
 
 
 def test_a_small_system_with_a_wrong_solution_is_noticed():
-    a, b, wanted = small_solves.problem(5, 6, "float64")
+    systems = small_solves.SYSTEMS["solve 6x6, float64"]
+    a, b, wanted = small_solves.problem(systems, 5)
     wanted[4, 5] *= 1 + 1e-6
     with pytest.raises(AssertionError):
-        small_solves.checked(small_solves._qgraph, a, b, wanted, "cpu")
+        small_solves.checked(small_solves._qgraph, systems, a, b, wanted, "cpu")

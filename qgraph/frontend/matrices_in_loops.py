@@ -2,7 +2,8 @@
 
 The statement becomes a call of one of ``matrix_funcs.py``, with a work array of the iteration's own, and a status that is set
 where a matrix is singular. The work arrays are one temporary whose last axes are those of the loop: accesses are coalesced.
-A system that fits, of an argument whose last axes are the matrix, is solved in registers: the kernel is compiled for its size.
+Of an argument whose last axes are the matrix the size is known, since the kernel is compiled for it: a system that fits is then
+solved in registers, and the threads of a warp solve larger ones together.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from qgraph.ir.faults import Fault
 from qgraph.ir.trees import at_place, call_of, load, names_in, parsed, stored
 from qgraph.language import Func, atomic_exch, serial
 from qgraph.operations.library_functions import LibraryFunction, library_function
-from qgraph.operations.small_systems import MOST_REGISTERS, solve_in_registers
+from qgraph.operations.small_systems import MOST_IN_ROW, MOST_REGISTERS, WARP, solve_in_registers
 from qgraph.source import as_written, copied, standing_for
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -132,12 +133,19 @@ class _Rewriting(ast.NodeTransformer):
         func, columns = self._chosen(value, record, parts, into)
         size = parts[0].extents[0]
         dtype = self._dtype(value, parts, into)
-        fixed = self._fits([*parts, into], dtype) if func is matrix_funcs.solve_vector else 0
-        if fixed:
-            return self._in_registers(node, value, self._status(value, record), parts, into, fixed)
+        rows, columns_known = self._size(parts, into, dtype)
+        words = 1 + (dtype == "float64")
+        if func is matrix_funcs.solve_vector and 0 < rows * rows * words <= MOST_REGISTERS:
+            return self._in_registers(node, value, self._status(value, record), parts, into, rows)
+        of_columns = func is matrix_funcs.solve_columns
+        in_row = rows + (rows if func is matrix_funcs.invert else columns_known if of_columns else 1)
+        same = str(element_type(scope, into.base)) == dtype
+        if not same or rows > WARP or in_row * words > MOST_IN_ROW or (of_columns and not columns_known):
+            rows = columns_known = 0
+        sizes = [rows, columns_known] if of_columns else [rows]
         work = self._work(value, dtype, [size, ast.BinOp(copied(size), ast.Add(), copied(columns))])
         status = self._status(value, record)
-        call = word(scope, func, target, *(each.node for each in parts), work)
+        call = word(scope, func, target, *(each.node for each in parts), work, *map(ast.Constant, sizes))
         for child in ast.walk(call):
             if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute, ast.Tuple)):
                 child.ctx = ast.Load()
@@ -150,24 +158,28 @@ class _Rewriting(ast.NodeTransformer):
         made = at_place(ast.If(test, [noted], then), node)
         return ast.fix_missing_locations(ast.copy_location(made, node))
 
-    def _fits(self, parts: Sequence[_Part], dtype: str) -> int:
-        """How many rows the matrix, the first part, has if registers hold it; else 0, or where that is not known.
+    def _size(self, parts: Sequence[_Part], into: _Part, dtype: str) -> tuple[int, int]:
+        """How many rows the matrix, the first part, has, and columns the last one; 0 where that is not known.
 
         Raises:
             TailFound: it will be known.
         """
-        matrix = parts[0]
+        every = [*parts, into]
+        bound = [known(self._scope, each.base) for each in every]
+        plain = all(isinstance(each, (ast.Name, ast.Constant)) for part in every for each in part.inside[: -len(part.extents)])
+        last = all(isinstance(each, ast.Slice) for part in every for each in part.inside[-len(part.extents) :])
+        real = not dtype.startswith("complex")
+        if not plain or not last or not real or not all(isinstance(each, LeafRef) for each in bound):
+            return 0, 0
         temporaries = [each.leaf.name for each in self._region.unit.temporaries]
-        leaf = _argument(known(self._scope, matrix.base), temporaries)
-        plain = all(isinstance(each, (ast.Name, ast.Constant)) for part in parts for each in part.inside[: -len(part.extents)])
-        last = all(isinstance(each, ast.Slice) for each in matrix.inside[-2:])
-        if not plain or not last or leaf is None or dtype.startswith("complex"):
-            return 0
-        path, tail = leaf
-        if len(tail) < 2:
-            raise TailFound(path, 2)
-        rows, columns = tail[-2:]
-        return rows if rows == columns and 0 < rows * rows * (1 + (dtype == "float64")) <= MOST_REGISTERS else 0
+        found = []
+        for part, each in zip(parts, bound, strict=False):
+            leaf = _argument(each, temporaries) if len(part.extents) == 2 else None
+            if leaf is not None and len(leaf[1]) < 2:
+                raise TailFound(leaf[0], 2)
+            found.append((0, 0) if leaf is None else leaf[1][-2:])
+        rows, columns = found[0]
+        return (rows, found[-1][1]) if rows == columns else (0, 0)
 
     def _in_registers(
         self, node: ast.stmt, value: ast.expr, status: ast.Subscript, parts: Sequence[_Part], into: _Part, rows: int

@@ -1,7 +1,8 @@
 """Dense solvers of one small system, for an iteration of a parallel loop: funcs, written in the language of kernels.
 
 Each works on ``work``, memory of the iteration, and reads its operands before it writes; so its arrays may share memory. It
-returns 1 where the matrix is singular, or not positive definite, and has then written nothing.
+returns 1 where the matrix is singular, or not positive definite, and has then written nothing. Where the sizes are known when
+code is made, and are small, the threads of a warp work together, if all are there; else ``rows`` is 0.
 """
 
 from __future__ import annotations
@@ -11,11 +12,23 @@ from typing import Any
 import numpy as np
 
 from qgraph.frontend.func_decorator import func
+from qgraph.language import Static
+from qgraph.operations.intrinsics import thread_array
+from qgraph.operations.small_systems import factor_in_warp, invert_in_warp, solve_in_warp
 
 
 @func
-def solve_vector(x: Any, a: Any, b: Any, work: Any) -> Any:
+def solve_vector(x: Any, a: Any, b: Any, work: Any, rows: Static) -> int:
     """``x`` such that ``a @ x`` is the vector ``b``; ``work`` has a column more than ``a``."""
+    failed = solve_in_warp(x, a, b, rows, 0) if rows else -1
+    if failed >= 0:
+        return failed
+    return solve_vector_alone(x, a, b, thread_array(work, rows, rows + 1) if rows else work)
+
+
+@func
+def solve_vector_alone(x: Any, a: Any, b: Any, work: Any) -> int:
+    """The same, by one thread."""
     n = a.shape[0]
     copy_in(work, a)
     for i in range(n):
@@ -28,8 +41,17 @@ def solve_vector(x: Any, a: Any, b: Any, work: Any) -> Any:
 
 
 @func
-def solve_columns(x: Any, a: Any, b: Any, work: Any) -> Any:
-    """The same for each column of the matrix ``b``; ``work`` has as many columns more."""
+def solve_columns(x: Any, a: Any, b: Any, work: Any, rows: Static, columns: Static) -> int:
+    """The same for each of the ``columns`` of the matrix ``b``; ``work`` has as many columns more."""
+    failed = solve_in_warp(x, a, b, rows, columns) if rows else -1
+    if failed >= 0:
+        return failed
+    return solve_columns_alone(x, a, b, thread_array(work, rows, rows + columns) if rows else work)
+
+
+@func
+def solve_columns_alone(x: Any, a: Any, b: Any, work: Any) -> int:
+    """The same, by one thread."""
     n = a.shape[0]
     copy_in(work, a)
     for i in range(n):
@@ -44,8 +66,17 @@ def solve_columns(x: Any, a: Any, b: Any, work: Any) -> Any:
 
 
 @func
-def invert(x: Any, a: Any, work: Any) -> Any:
+def invert(x: Any, a: Any, work: Any, rows: Static) -> int:
     """The inverse of ``a``; ``work`` is twice as wide."""
+    failed = invert_in_warp(x, a, rows) if rows else -1
+    if failed >= 0:
+        return failed
+    return invert_alone(x, a, thread_array(work, rows, 2 * rows) if rows else work)
+
+
+@func
+def invert_alone(x: Any, a: Any, work: Any) -> int:
+    """The same, by one thread."""
     n = a.shape[0]
     copy_in(work, a)
     for i in range(n):
@@ -60,8 +91,17 @@ def invert(x: Any, a: Any, work: Any) -> Any:
 
 
 @func
-def factor_cholesky(x: Any, a: Any, work: Any) -> int:
+def factor_cholesky(x: Any, a: Any, work: Any, rows: Static) -> int:
     """The lower Cholesky factor of ``a``, of which the lower triangle is read; ``work`` is as large."""
+    failed = factor_in_warp(x, a, rows) if rows else -1
+    if failed >= 0:
+        return failed
+    return factor_alone(x, a, thread_array(work, rows, rows) if rows else work)
+
+
+@func
+def factor_alone(x: Any, a: Any, work: Any) -> int:
+    """The same, by one thread."""
     n = a.shape[0]
     failed = 0
     for j in range(n):

@@ -33,6 +33,15 @@ def stack_array(like: Any, _most: int) -> Any:
     return like.copy()
 
 
+def thread_array(like: Any, *_shape: int) -> Any:
+    """Memory of constant shape, of one thread. What is in it at first is anything.
+
+    On CUDA it is ``like``, whose elements lie between those of other threads, so that accesses are coalesced; on the CPU they
+    lie together, on the stack.
+    """
+    return like
+
+
 def local_array(dtype: Any, *shape: int) -> Any:
     """An array of constant ``shape`` that lives until the function returns. What is in it at first is anything."""
     return np.empty(shape, dtype)

@@ -1,8 +1,9 @@
-"""Systems of equations that are small enough for registers: Gaussian elimination without a loop or an index.
+"""Systems of equations that are small enough for registers, without a loop or an index.
 
-The order of operations is known when code is made: each number has a register of its own, and rows are exchanged by choosing,
-number by number. Golub and Van Loan, Matrix Computations, 3.4: partial pivoting; rows are exchanged as soon as a greater pivot
-is met.
+The order of operations is known when code is made, and each number has a register of its own. Golub and Van Loan, Matrix
+Computations, 3.4, Gaussian elimination with partial pivoting: in the registers of one thread rows are exchanged by choosing,
+number by number, as soon as a greater pivot is met. Where the lanes of a warp have a row each, rows stay where they are, and
+the row of the pivot is broadcast. 4.2: the Cholesky factor, row by row in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any
 
 # Registers of 32 bits that a matrix may take: a thread has 255, and with 144 of them it needs about 175 and spills none.
 MOST_REGISTERS = 144
+# Rows of a matrix that a warp has; and registers for a row of it with its right sides: of more there would be much code.
+WARP = 32
+MOST_IN_ROW = 72
 
 
 def solved(rows: list[list[Any]], by: Any) -> tuple[list[Any], Any]:
@@ -75,3 +79,79 @@ class _Plain:
 
     def reduced(self, a: Any, b: Any, c: Any) -> Any:
         return a - b * c
+
+
+# --- by a warp ---------------------------------------------------------------------------------------------------------
+
+
+def solve_in_warp(_x: Any, _a: Any, _b: Any, _rows: int, _columns: int) -> int:
+    """Let the threads of a warp solve their systems together, one after another: ``x`` such that ``a @ x`` is ``b``.
+
+    Returns 0, 1 where the matrix is singular and nothing is written, or -1 where nothing was done: on CUDA where a warp has
+    not all its threads there, elsewhere always. What is to be done then follows, and says to analyses what is written.
+
+    Args:
+        _x, _a, _b: parts of arrays, of the iteration.
+        _rows: literals, as ``_columns``: the matrix has as many columns, ``b`` has this many, or 0 where it is a vector.
+    """
+    return -1
+
+
+def invert_in_warp(_x: Any, _a: Any, _rows: int) -> int:
+    """The same for the inverse of ``a``."""
+    return -1
+
+
+def factor_in_warp(_x: Any, _a: Any, _rows: int) -> int:
+    """The same for the Cholesky factor of ``a``; 1 where it is not positive definite."""
+    return -1
+
+
+IN_WARP = (solve_in_warp, invert_in_warp, factor_in_warp)
+
+
+def solved_by_lanes(row: list[Any], right: list[Any], by: Any) -> tuple[list[Any], Any]:
+    """Gaussian elimination where each lane has a ``row`` of the matrix, and that of the ``right`` sides.
+
+    Returns the solutions, of each right side the number of its row in a lane, and whether the matrix is singular. ``by``
+    computes as ``solved`` has it, for all lanes at once; ``by.of_lane(value, lane)`` is that of one of them.
+    """
+    n = len(row)
+    row, right, pivots = list(row), list(right), []
+    failed: Any = None
+    done = by.beyond(n)
+    for k in range(n):
+        pivots.append(by.greatest(row[k], done))
+        pivot = by.of_lane(row[k], pivots[k])
+        singular = by.is_zero(pivot)
+        failed = singular if failed is None else by.either(failed, singular)
+        done = by.either(done, by.is_lane(pivots[k]))
+        factor = by.quotient(row[k], pivot)
+        for numbers, first in ((row, k + 1), (right, 0)):
+            for j in range(first, len(numbers)):
+                less = by.reduced(numbers[j], factor, by.of_lane(numbers[j], pivots[k]))
+                numbers[j] = by.choose(done, numbers[j], less)
+    found = list(right)
+    for k in reversed(range(n)):
+        mine = by.is_lane(k)
+        for j in range(len(right)):
+            x = by.of_lane(by.quotient(right[j], row[k]), pivots[k])
+            found[j] = by.choose(mine, x, found[j])
+            # Of lanes whose pivots come later, nobody asks again.
+            right[j] = by.reduced(right[j], row[k], x)
+    return found, failed
+
+
+def factored_by_lanes(row: list[Any], by: Any) -> tuple[list[Any], Any]:
+    """The Cholesky factor of a matrix of which each lane has a ``row``, and whether the matrix is not positive definite."""
+    row = list(row)
+    failed: Any = None
+    for k in range(len(row)):
+        square = by.of_lane(row[k], k)
+        refused = by.is_not_positive(square)
+        failed = refused if failed is None else by.either(failed, refused)
+        root = by.root(square)
+        row[k] = by.choose(by.is_lane(k), root, by.quotient(row[k], root))
+        for j in range(k + 1, len(row)):
+            row[j] = by.reduced(row[j], row[k], by.of_lane(row[k], j))
+    return [by.choose(by.before(k), by.zero(each), each) for k, each in enumerate(row)], failed

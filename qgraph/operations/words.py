@@ -60,6 +60,8 @@ def _vectors() -> Iterator[Operation]:
     for function in (vectors.vec, vectors.mat):
         yield _word(function, lambda code, word: code.vector_word(word.__name__), pure=True)
     yield _word(small_systems.solve_in_registers, lambda code, _: code.system_word(), pure=True)
+    for function in small_systems.IN_WARP:
+        yield _word(function, lambda code, word: code.in_warp_word(word), pure=True)
     for method in (*vectors.METHODS.values(), vectors.transposed, vectors.matmul):
         yield typed(method, lambda rules, code: rules.of_vectors)
 
@@ -104,6 +106,7 @@ def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.note_least, lambda code, _: code.note_least_word())
     yield _word(intrinsics.least_key, lambda code, _: code.least_key_word())
     yield _word(intrinsics.attempt, lambda code, _: code.attempt_word())
+    yield _word(intrinsics.thread_array, lambda code, _: code.thread_word(), pure=True)
     yield _word(intrinsics.local_array, lambda code, _: code.local_array_word(heap=False))
     yield _word(intrinsics.heap_array, lambda code, _: code.local_array_word(heap=True))
     yield _word(intrinsics.set_condition, lambda code, _: code.condition_word())

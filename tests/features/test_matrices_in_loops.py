@@ -49,9 +49,9 @@ def one_vector(a, b, x):
         x[i] = np.linalg.solve(a[i], b[i])
 
 
-@pytest.mark.parametrize(("dtype", "n"), [("float32", 1), ("float32", 6), ("float64", 8), ("float32", 12), ("float32", 13)])
+@pytest.mark.parametrize(("dtype", "n"), [("float32", 1), ("float32", 6), ("float64", 8), ("float32", 12)])
 def test_solutions_in_registers(check, dtype, n):
-    """Of as many rows as registers hold, and of one more; rows of any order, of equal pivots, of zeros before the last."""
+    """Of as many rows as registers hold; rows of any order, of equal pivots, of zeros before the last."""
 
     def args():
         random = np.random.default_rng(n)
@@ -63,6 +63,58 @@ def test_solutions_in_registers(check, dtype, n):
         return a, random.random((40, n)).astype(dtype), np.zeros((40, n), dtype)
 
     check(one_vector, args, tolerance=2e-4 if dtype == "float32" else 1e-12)
+
+
+def inverted(a, x):
+    for i in range(a.shape[0]):
+        x[i] = np.linalg.inv(a[i])
+
+
+def factored(a, x):
+    for i in range(a.shape[0]):
+        x[i] = np.linalg.cholesky(a[i])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "n"),
+    [
+        *((one_vector, dtype, n) for dtype, n in (("float32", 13), ("float32", 16), ("float64", 9), ("float32", 32))),
+        *((kernel, "float64", n) for kernel in ("columns", inverted, factored) for n in (1, 3, 8, 17)),
+    ],
+)
+def test_systems_that_a_warp_solves(check, kernel, dtype, n):
+    """On CUDA two whole warps, and a third of which some threads have nothing to do; rows of any order."""
+
+    def args():
+        a = matrices(72, n, n, dtype=dtype, seed=n) + 3 * n * np.random.default_rng(n).permutation(np.eye(n, dtype=dtype))
+        if kernel is factored:
+            return definite(72, n, n, dtype=dtype), np.full((72, n, n), 77, dtype)
+        b = np.random.default_rng(1).random((72, n, 3)).astype(dtype)
+        given = {one_vector: b[..., 0].copy(), "columns": b}.get(kernel)
+        return (a, np.zeros_like(a)) if given is None else (a, given, np.zeros_like(given))
+
+    check(one_vector if kernel == "columns" else kernel, args, tolerance=2e-4 if dtype == "float32" else 1e-11)
+
+
+def chained(a, b, x, y, m):
+    for i in range(a.shape[0]):
+        y[i] = np.linalg.inv(a[i])
+        for r in range(b.shape[1]):
+            b[i, r] = b[i, r] * y[i, r, r]
+        if m[i]:
+            x[i] = np.linalg.solve(y[i], b[i])
+        b[i] = np.linalg.solve(a[i], b[i])
+
+
+def test_what_other_lanes_wrote_is_seen(check):
+    """A warp's threads read what each has stored, and each reads what others stored for it; some have nothing to solve."""
+
+    def args():
+        a = matrices(64, 9, 9, seed=3)
+        m = np.arange(64) % 3 > 0
+        return a, np.random.default_rng(0).random((64, 9)), np.zeros((64, 9)), np.zeros_like(a), m
+
+    check(chained, args, tolerance=1e-9)
 
 
 def test_matrices_that_are_no_rows_of_an_argument(check):
@@ -206,6 +258,16 @@ def test_it_compiles_for_a_device_and_is_in_no_doubt():
     assert {task.verdict.kind for task in qgraph.kernel(kernel).plan(*arrays).tasks if task.verdict} == {"independent"}
     texts = qgraph.kernel(kernel, backend="cuda").ptx(*arrays)
     assert not any(".f64" in text for text in texts.values())
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(("kernel", "n"), [(one_vector, 12), (one_vector, 13), (inverted, 3), (factored, 32), (inverted, 33)])
+def test_who_solves(kernel, n):
+    """A thread alone where registers hold the system, a warp of larger ones, and one thread in memory of the largest."""
+    a = np.zeros((4, n, n), np.float32)
+    arrays = (a, a[0, :4], a[0, :4]) if kernel is one_vector else (a, a)
+    texts = qgraph.kernel(kernel, backend="cuda").ptx(*arrays)
+    assert any("shfl.sync" in text for text in texts.values()) == (n not in (12, 33))
 
 
 @qgraph.func

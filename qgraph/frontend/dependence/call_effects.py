@@ -82,7 +82,7 @@ class Caller(Evaluator):
         """What the words are that the frontend writes around indices, and ``len``; None for other functions."""
         if function is intrinsics.assume_ge:
             return replace(arguments[0], natural=True)
-        if is_one_of(function, (*intrinsics.CHECKED, intrinsics.same_length)):
+        if is_one_of(function, (*intrinsics.CHECKED, intrinsics.same_length, intrinsics.thread_array)):
             return arguments[0]
         if function is intrinsics.wrap_index or function is intrinsics.view_index:
             return self.wrap_index(arguments[0], arguments[1].poly)

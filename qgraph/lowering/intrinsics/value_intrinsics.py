@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from llvmlite import ir
@@ -169,6 +169,19 @@ def stack_word() -> Intrinsic:
     return Intrinsic("stack_array", typer, emit)
 
 
+def thread_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.thread_array``."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        like, *sizes = args
+        return context.make_signature(types.Array(like.dtype, len(sizes), "A"), like, *sizes)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        return args[0] if context.libdevice else _of_constant_shape(context, builder, sig, _on_stack)
+
+    return Intrinsic("thread_array", typer, emit)
+
+
 def same_bits_word() -> Intrinsic:
     """The Numba type of ``intrinsics.same_bits``."""
 
@@ -209,12 +222,17 @@ def local_array_word(*, heap: bool) -> Intrinsic:
         return context.make_signature(types.Array(dtype.instance_type, len(sizes), "C"), dtype, *sizes)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        sizes = [size.literal_value for size in sig.args[1:]]
-        shape = cgutils.pack_array(builder, [context.get_constant(types.intp, size) for size in sizes])
-        steps = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-        return (_on_heap if heap else _on_stack)(context, builder, sig.return_type, math.prod(sizes), shape, steps)
+        return _of_constant_shape(context, builder, sig, _on_heap if heap else _on_stack)
 
     return Intrinsic("heap_array" if heap else "local_array", typer, emit)
+
+
+def _of_constant_shape(context: Any, builder: Any, sig: Any, made: Callable[..., ir.Value]) -> ir.Value:
+    """An array whose extents are the literals behind the first argument."""
+    sizes = [size.literal_value for size in sig.args[1:]]
+    shape = cgutils.pack_array(builder, [context.get_constant(types.intp, size) for size in sizes])
+    steps = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    return made(context, builder, sig.return_type, math.prod(sizes), shape, steps)
 
 
 def _on_stack(context: Any, builder: Any, array: Any, most: int, shape: ir.Value, steps: Sequence[int]) -> ir.Value:

@@ -77,34 +77,40 @@ def system_word() -> Intrinsic:
         return context.make_signature(types.UniTuple(kind, math.isqrt(len(args)) + 1), *(kind,) * len(args))
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        found, failed = solved(rows_of(args), _Emitted(builder))
+        found, failed = solved(rows_of(args), Floats(builder))
         return context.make_tuple(builder, sig.return_type, [*found, builder.uitofp(failed, args[0].type)])
 
     return Intrinsic("solve_in_registers", typer, emit)
 
 
-class _Emitted:
-    """Instructions of LLVM for floats, for ``solved``."""
+class Floats:
+    """Instructions of LLVM for floats, for ``small_systems.solved``."""
 
     def __init__(self, builder: Any) -> None:
         self._builder = builder
 
     def greater(self, a: ir.Value, b: ir.Value) -> Any:
+        """Of absolute values."""
         return self._builder.fcmp_ordered(">", self._absolute(a), self._absolute(b))
 
     def choose(self, test: ir.Value, a: ir.Value, b: ir.Value) -> Any:
+        """One of two."""
         return self._builder.select(test, a, b)
 
     def is_zero(self, a: ir.Value) -> Any:
+        """Whether it is 0 of either sign."""
         return self._builder.fcmp_ordered("==", a, ir.Constant(a.type, 0.0))
 
     def either(self, a: ir.Value, b: ir.Value) -> Any:
+        """Whether one of two is true."""
         return self._builder.or_(a, b)
 
     def quotient(self, a: ir.Value, b: ir.Value) -> Any:
+        """That by 0 is anything."""
         return self._builder.fdiv(a, b)
 
     def reduced(self, a: ir.Value, b: ir.Value, c: ir.Value) -> Any:
+        """``a - b * c``."""
         return self._builder.fsub(a, self._builder.fmul(b, c))
 
     def _absolute(self, a: ir.Value) -> Any:

@@ -1,4 +1,4 @@
-"""``intrinsics.across``: a warp shuffle."""
+"""``intrinsics.across``: a warp shuffle; and small systems of equations that the threads of a warp solve together."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
+from qgraph.lowering.intrinsics.vectors import Floats
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import plain
+from qgraph.operations.small_systems import WARP, factor_in_warp, factored_by_lanes, invert_in_warp, solved_by_lanes
+
+_WORD, _LONG = ir.IntType(32), ir.IntType(64)
+_EVERYBODY = ir.Constant(_WORD, 0xFFFFFFFF)
+# Modes of a shuffle: of the lane with a number, and of that whose number differs in one bit; and of a vote.
+_AT, _PAIRS, _BALLOT = 0, 3, 3
 
 
 def across_word() -> Intrinsic:
@@ -33,9 +40,9 @@ def across_word() -> Intrinsic:
     return Intrinsic("across", typer, emit)
 
 
-def _shuffled(builder: Any, value: ir.Value, offset: ir.Value) -> ir.Value:
-    """``value``, an integer or float of up to 64 bits, of the thread whose number in the warp differs in the bit ``offset``."""
-    word, kind = ir.IntType(32), value.type
+def _shuffled(builder: Any, value: ir.Value, at: ir.Value, mode: int = _PAIRS) -> ir.Value:
+    """``value``, an integer or float of up to 64 bits, of another thread."""
+    kind = value.type
     size = {"half": 16, "float": 32, "double": 64}.get(str(kind)) or kind.width
     bits = value if isinstance(kind, ir.IntType) else builder.bitcast(value, ir.IntType(size))
     wide = ir.IntType(64 if size > 32 else 32)
@@ -43,17 +50,160 @@ def _shuffled(builder: Any, value: ir.Value, offset: ir.Value) -> ir.Value:
     result = ir.Constant(wide, 0)
     for shift in range(0, wide.width, 32):
         part = builder.lshr(bits, ir.Constant(wide, shift)) if shift else bits
-        part = _shuffle(builder, builder.trunc(part, word) if wide.width > 32 else part, offset)
+        part = _shuffle(builder, builder.trunc(part, _WORD) if wide.width > 32 else part, at, mode)
         part = builder.zext(part, wide) if wide.width > 32 else part
         result = builder.or_(result, builder.shl(part, ir.Constant(wide, shift)) if shift else part)
     result = result if size == wide.width else builder.trunc(result, ir.IntType(size))
     return result if isinstance(kind, ir.IntType) else builder.bitcast(result, kind)
 
 
-def _shuffle(builder: Any, part: ir.Value, offset: ir.Value) -> ir.Value:
-    word = ir.IntType(32)
-    # All threads of the warp; bfly; within all 32.
-    everybody, mode, clamp = (ir.Constant(word, number) for number in (0xFFFFFFFF, 3, 31))
-    shape = ir.FunctionType(ir.LiteralStructType((word, ir.IntType(1))), [word] * 5)
+def _shuffle(builder: Any, part: ir.Value, at: ir.Value, mode: int) -> ir.Value:
+    shape = ir.FunctionType(ir.LiteralStructType((_WORD, ir.IntType(1))), [_WORD] * 5)
     function = cgutils.get_or_insert_function(builder.module, shape, "llvm.nvvm.shfl.sync.i32")
-    return builder.extract_value(builder.call(function, [everybody, mode, part, offset, clamp]), 0)
+    # The last: within all 32.
+    given = [_EVERYBODY, ir.Constant(_WORD, mode), part, at, ir.Constant(_WORD, WARP - 1)]
+    return builder.extract_value(builder.call(function, given), 0)
+
+
+# --- small systems -----------------------------------------------------------------------------------------------------
+
+
+def in_warp_word(word: Any) -> Intrinsic:
+    """The Numba type of ``small_systems.solve_in_warp`` and its kin."""
+
+    def typer(context: Any, args: tuple[Any, ...]) -> Any:
+        return context.make_signature(types.intp, *args)
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        result = cgutils.alloca_once_value(builder, context.get_constant(types.intp, -1))
+        if context.libdevice:
+            active = builder.asm(ir.FunctionType(_WORD, []), "activemask.b32 $0;", "=r", [], True)
+            with builder.if_then(builder.icmp_unsigned("==", active, _EVERYBODY)):
+                arrays = [kind for kind in sig.args if isinstance(kind, types.Array)]
+                sizes = [kind.literal_value for kind in sig.args[len(arrays) :]]
+                parts = [context.make_array(kind)(context, builder, each) for kind, each in zip(arrays, args, strict=False)]
+                _turns(builder, word, [_Part(builder, each) for each in parts], *sizes, result=result)
+        return builder.load(result)
+
+    return Intrinsic(word.__name__, typer, emit)
+
+
+class _Part:
+    """A matrix or vector: its address, and how far its rows and columns are apart, in bytes."""
+
+    def __init__(self, builder: Any, array: Any) -> None:
+        self._builder = builder
+        self.kind = array.data.type.pointee
+        self.address = builder.ptrtoint(array.data, _LONG)
+        self._steps = cgutils.unpack_tuple(builder, array.strides)
+
+    def element(self, address: ir.Value, *at: ir.Value) -> ir.Value:
+        """The pointer to an element, where the part is at ``address``: in global memory."""
+        for index, step in zip(at, self._steps, strict=True):
+            address = self._builder.add(address, self._builder.mul(index, step))
+        return self._builder.inttoptr(address, self.kind.as_pointer(1))
+
+
+def _turns(builder: Any, word: Any, parts: Sequence[_Part], rows: int, columns: int = 1, *, result: ir.Value) -> None:
+    """Each lane's system in turn, by as many lanes as hold its rows: smaller systems several at a time.
+
+    ``parts``: where the answer goes, the matrix, and the right sides; no ``columns``: these are vectors.
+    """
+    width = max(4, 1 << (rows - 1).bit_length())
+    lanes = _Lanes(builder, width)
+    row, last = builder.zext(lanes.number, _LONG), ir.Constant(_LONG, rows - 1)
+    # Lanes behind the last row load that once more.
+    read = builder.select(builder.icmp_unsigned("<", row, last), row, last)
+    along = [(ir.Constant(_LONG, k),) for k in range(max(rows, columns))]
+    # What other lanes stored is seen, here and behind.
+    lanes.sync()
+    with cgutils.for_range(builder, ir.Constant(_LONG, width)) as loop:
+        turn = builder.trunc(loop.index, _WORD)
+        lane = builder.add(lanes.first, turn)
+        here = [lanes.of(each.address, lane) for each in parts]
+        numbers = [builder.load(parts[1].element(here[1], read, *place)) for place in along[:rows]]
+        if word is factor_in_warp:
+            found, failed = factored_by_lanes(numbers, lanes)
+        elif word is invert_in_warp:
+            one, zero = (ir.Constant(parts[1].kind, number) for number in (1.0, 0.0))
+            found, failed = solved_by_lanes(numbers, [lanes.choose(lanes.is_lane(k), one, zero) for k in range(rows)], lanes)
+        else:
+            places = along[:columns] if columns else [()]
+            right = [builder.load(parts[2].element(here[2], read, *place)) for place in places]
+            found, failed = solved_by_lanes(numbers, right, lanes)
+        with builder.if_then(builder.and_(builder.icmp_unsigned("<=", row, last), builder.not_(failed))):
+            for value, place in zip(found, along if columns else [()], strict=False):
+                builder.store(value, parts[0].element(here[0], row, *place))
+        mine = builder.icmp_unsigned("==", lanes.number, turn)
+        builder.store(builder.select(mine, builder.zext(failed, _LONG), builder.load(result)), result)
+    lanes.sync()
+
+
+class _Lanes(Floats):
+    """What ``solved_by_lanes`` computes by: a group of ``width`` lanes, from ``first`` on; ``number``: the lane in it."""
+
+    def __init__(self, builder: Any, width: int) -> None:
+        super().__init__(builder)
+        self._width = width
+        self._lane = builder.asm(ir.FunctionType(_WORD, []), "mov.u32 $0, %laneid;", "=r", [], False)
+        self.number = builder.and_(self._lane, ir.Constant(_WORD, width - 1))
+        self.first = builder.sub(self._lane, self.number)
+        self._ours = builder.shl(ir.Constant(_WORD, (1 << width) - 1), self.first)
+
+    def sync(self) -> None:
+        """Wait for the other lanes, and for what they stored."""
+        shape = ir.FunctionType(ir.VoidType(), [_WORD])
+        function = cgutils.get_or_insert_function(self._builder.module, shape, "llvm.nvvm.bar.warp.sync")
+        self._builder.call(function, [_EVERYBODY])
+
+    def of(self, value: ir.Value, lane: ir.Value) -> ir.Value:
+        """That of a lane of the warp."""
+        return _shuffled(self._builder, value, lane, _AT)
+
+    def of_lane(self, value: ir.Value, lane: Any) -> ir.Value:
+        """That of a lane of the group."""
+        return self.of(value, self._builder.add(self.first, self._word(lane)))
+
+    def is_lane(self, lane: Any) -> ir.Value:
+        """Whether it is this lane of the group."""
+        return self._builder.icmp_unsigned("==", self.number, self._word(lane))
+
+    def before(self, lane: int) -> ir.Value:
+        """Whether it is one before that lane."""
+        return self._builder.icmp_unsigned("<", self.number, self._word(lane))
+
+    def beyond(self, lane: int) -> ir.Value:
+        """Whether it is that lane or one behind."""
+        return self._builder.icmp_unsigned(">=", self.number, self._word(lane))
+
+    def greatest(self, value: ir.Value, done: ir.Value) -> ir.Value:
+        """The first lane, of those that are not ``done``, whose absolute value is the greatest."""
+        builder = self._builder
+        kind = ir.IntType(32 if value.type == ir.FloatType() else 64)
+        # Floats without a sign are ordered as their bits are.
+        key = builder.select(done, ir.Constant(kind, -1), builder.bitcast(self._absolute(value), kind))
+        greatest = key
+        for offset in (1 << bit for bit in range(self._width.bit_length() - 1)):
+            other = _shuffled(builder, greatest, ir.Constant(_WORD, offset))
+            greatest = builder.select(builder.icmp_signed(">", other, greatest), other, greatest)
+        shape = ir.FunctionType(ir.LiteralStructType((_WORD, ir.IntType(1))), [_WORD, _WORD, ir.IntType(1)])
+        vote = cgutils.get_or_insert_function(builder.module, shape, "llvm.nvvm.vote.sync")
+        given = [_EVERYBODY, ir.Constant(_WORD, _BALLOT), builder.icmp_signed("==", key, greatest)]
+        votes = builder.and_(builder.extract_value(builder.call(vote, given), 0), self._ours)
+        return builder.sub(builder.cttz(votes, ir.Constant(ir.IntType(1), 1)), self.first)
+
+    def is_not_positive(self, a: ir.Value) -> ir.Value:
+        """Whether it is none of which a root is a diagonal's element."""
+        # A nan is not, either.
+        return self._builder.not_(self._builder.fcmp_ordered(">", a, self.zero(a)))
+
+    def root(self, a: ir.Value) -> ir.Value:
+        """The square root."""
+        return self._builder.call(self._builder.module.declare_intrinsic("llvm.sqrt", [a.type]), [a])
+
+    def zero(self, a: ir.Value) -> ir.Value:
+        """0."""
+        return ir.Constant(a.type, 0.0)
+
+    def _word(self, lane: Any) -> ir.Value:
+        return ir.Constant(_WORD, lane) if isinstance(lane, int) else lane
