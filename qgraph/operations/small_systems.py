@@ -142,16 +142,46 @@ def solved_by_lanes(row: list[Any], right: list[Any], by: Any) -> tuple[list[Any
     return found, failed
 
 
-def factored_by_lanes(row: list[Any], by: Any) -> tuple[list[Any], Any]:
-    """The Cholesky factor of a matrix of which each lane has a ``row``, and whether the matrix is not positive definite."""
-    row = list(row)
+def inverted_by_lanes(column: list[Any], by: Any) -> tuple[list[Any], list[Any], Any, Any]:
+    """Gauss-Jordan elimination in place, where each lane has a ``column`` of the matrix: as a row of its transpose.
+
+    Returns numbers that a lane has of a column of the inverse, the rows where they are, which column it is, and whether the
+    matrix is singular.
+    """
+    column, rows = list(column), []
     failed: Any = None
-    for k in range(len(row)):
-        square = by.of_lane(row[k], k)
+    done, place = by.beyond(len(column)), by.index(0)
+    for k in range(len(column)):
+        rows.append(by.greatest(column[k], done))
+        pivot = by.of_lane(column[k], rows[k])
+        singular = by.is_zero(pivot)
+        failed = singular if failed is None else by.either(failed, singular)
+        here = by.is_lane(rows[k])
+        done, place = by.either(done, here), by.choose(here, by.index(k), place)
+        inverse, factor = by.quotient(by.one(pivot), pivot), by.quotient(column[k], pivot)
+        for j in range(len(column)):
+            of_pivot = by.of_lane(column[j], rows[k])
+            column[j] = by.choose(here, by.product(of_pivot, inverse), by.reduced(column[j], factor, of_pivot))
+        column[k] = by.choose(here, inverse, by.reduced(by.zero(pivot), factor, by.one(pivot)))
+    return column, rows, place, failed
+
+
+def factored_by_lanes(column: list[Any], by: Any) -> tuple[list[Any], Any]:
+    """The Cholesky factor of a matrix of which each lane has a ``column``, and whether the matrix is not positive definite."""
+    n, column = len(column), list(column)
+    failed: Any = None
+    for k in range(n):
+        square = by.of_lane(column[k], k)
         refused = by.is_not_positive(square)
         failed = refused if failed is None else by.either(failed, refused)
         root = by.root(square)
-        row[k] = by.choose(by.is_lane(k), root, by.quotient(row[k], root))
-        for j in range(k + 1, len(row)):
-            row[j] = by.reduced(row[j], row[k], by.of_lane(row[k], j))
-    return [by.choose(by.before(k), by.zero(each), each) for k, each in enumerate(row)], failed
+        inverse, here = by.quotient(by.one(root), root), by.is_lane(k)
+        column[k] = by.choose(here, root, column[k])
+        below = [by.product(by.of_lane(column[i], k), inverse) for i in range(k + 1, n)]
+        # What the lane's own row has there; 0 in columns that are done. Where that is times no number, the matrix is refused.
+        own = by.zero(root)
+        for i, number in enumerate(below, start=k + 1):
+            own = by.choose(by.is_lane(i), number, own)
+        for i, number in enumerate(below, start=k + 1):
+            column[i] = by.choose(here, number, by.reduced(column[i], number, own))
+    return [by.choose(by.beyond(i + 1), by.zero(each), each) for i, each in enumerate(column)], failed

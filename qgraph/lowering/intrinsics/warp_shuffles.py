@@ -12,7 +12,14 @@ from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.vectors import Floats
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import plain
-from qgraph.operations.small_systems import WARP, factor_in_warp, factored_by_lanes, invert_in_warp, solved_by_lanes
+from qgraph.operations.small_systems import (
+    WARP,
+    factored_by_lanes,
+    invert_in_warp,
+    inverted_by_lanes,
+    solve_in_warp,
+    solved_by_lanes,
+)
 
 _WORD, _LONG = ir.IntType(32), ir.IntType(64)
 _EVERYBODY = ir.Constant(_WORD, 0xFFFFFFFF)
@@ -105,35 +112,40 @@ class _Part:
 
 
 def _turns(builder: Any, word: Any, parts: Sequence[_Part], rows: int, columns: int = 1, *, result: ir.Value) -> None:
-    """Each lane's system in turn, by as many lanes as hold its rows: smaller systems several at a time.
+    """Each lane's system in turn, by as many lanes as hold its rows or columns: smaller systems several at a time.
 
     ``parts``: where the answer goes, the matrix, and the right sides; no ``columns``: these are vectors.
     """
     width = max(4, 1 << (rows - 1).bit_length())
     lanes = _Lanes(builder, width)
-    row, last = builder.zext(lanes.number, _LONG), ir.Constant(_LONG, rows - 1)
-    # Lanes behind the last row load that once more.
-    read = builder.select(builder.icmp_unsigned("<", row, last), row, last)
-    along = [(ir.Constant(_LONG, k),) for k in range(max(rows, columns))]
+    own, last = builder.zext(lanes.number, _LONG), ir.Constant(_LONG, rows - 1)
+    # Lanes behind the last row or column load that once more.
+    read = builder.select(builder.icmp_unsigned("<", own, last), own, last)
+    along = [ir.Constant(_LONG, k) for k in range(max(rows, columns))]
     # What other lanes stored is seen, here and behind.
     lanes.sync()
     with cgutils.for_range(builder, ir.Constant(_LONG, width)) as loop:
         turn = builder.trunc(loop.index, _WORD)
         lane = builder.add(lanes.first, turn)
         here = [lanes.of(each.address, lane) for each in parts]
-        numbers = [builder.load(parts[1].element(here[1], read, *place)) for place in along[:rows]]
-        if word is factor_in_warp:
-            found, failed = factored_by_lanes(numbers, lanes)
+
+        def loaded(part: int, *places: tuple[ir.Value, ...], here: Sequence[ir.Value] = here) -> list[ir.Value]:
+            return [builder.load(parts[part].element(here[part], *place)) for place in places]
+
+        if word is solve_in_warp:
+            of_right = [(own, k) for k in along[:columns]] if columns else [(own,)]
+            row = loaded(1, *((read, k) for k in along[:rows]))
+            found, failed = solved_by_lanes(row, loaded(2, *((read, *place[1:]) for place in of_right)), lanes)
+            places = of_right
         elif word is invert_in_warp:
-            one, zero = (ir.Constant(parts[1].kind, number) for number in (1.0, 0.0))
-            found, failed = solved_by_lanes(numbers, [lanes.choose(lanes.is_lane(k), one, zero) for k in range(rows)], lanes)
+            found, order, column, failed = inverted_by_lanes(loaded(1, *((k, read) for k in along)), lanes)
+            places = [(builder.zext(row, _LONG), builder.zext(column, _LONG)) for row in order]
         else:
-            places = along[:columns] if columns else [()]
-            right = [builder.load(parts[2].element(here[2], read, *place)) for place in places]
-            found, failed = solved_by_lanes(numbers, right, lanes)
-        with builder.if_then(builder.and_(builder.icmp_unsigned("<=", row, last), builder.not_(failed))):
-            for value, place in zip(found, along if columns else [()], strict=False):
-                builder.store(value, parts[0].element(here[0], row, *place))
+            found, failed = factored_by_lanes(loaded(1, *((k, read) for k in along)), lanes)
+            places = [(k, own) for k in along]
+        with builder.if_then(builder.and_(builder.icmp_unsigned("<=", own, last), builder.not_(failed))):
+            for value, place in zip(found, places, strict=True):
+                builder.store(value, parts[0].element(here[0], *place))
         mine = builder.icmp_unsigned("==", lanes.number, turn)
         builder.store(builder.select(mine, builder.zext(failed, _LONG), builder.load(result)), result)
     lanes.sync()
@@ -168,10 +180,6 @@ class _Lanes(Floats):
         """Whether it is this lane of the group."""
         return self._builder.icmp_unsigned("==", self.number, self._word(lane))
 
-    def before(self, lane: int) -> ir.Value:
-        """Whether it is one before that lane."""
-        return self._builder.icmp_unsigned("<", self.number, self._word(lane))
-
     def beyond(self, lane: int) -> ir.Value:
         """Whether it is that lane or one behind."""
         return self._builder.icmp_unsigned(">=", self.number, self._word(lane))
@@ -201,9 +209,21 @@ class _Lanes(Floats):
         """The square root."""
         return self._builder.call(self._builder.module.declare_intrinsic("llvm.sqrt", [a.type]), [a])
 
+    def product(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """``a * b``."""
+        return self._builder.fmul(a, b)
+
     def zero(self, a: ir.Value) -> ir.Value:
-        """0."""
+        """0, of the type of ``a``."""
         return ir.Constant(a.type, 0.0)
+
+    def one(self, a: ir.Value) -> ir.Value:
+        """The same for 1."""
+        return ir.Constant(a.type, 1.0)
+
+    def index(self, number: int) -> ir.Value:
+        """A number of a row or column."""
+        return ir.Constant(_WORD, number)
 
     def _word(self, lane: Any) -> ir.Value:
         return ir.Constant(_WORD, lane) if isinstance(lane, int) else lane
