@@ -1,4 +1,4 @@
-"""What `np.bincount`, `np.digitize` and `np.histogram` do with their elements, in the language of kernels."""
+"""What `np.bincount`, `np.digitize`, `np.histogram` and `np.interp` do with their elements, in the language of kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.frontend.func_decorator import func
+from qgraph.language import Static, static
 
 
 @func
@@ -16,6 +17,65 @@ def edges_below(edges: Any, value: Any, right: Any) -> Any:
     while low < high:
         middle = (low + high) // 2
         below = not edges[middle] >= value if right else not value < edges[middle]
+        if below:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@func
+def interpolated(x: Any, places: Any, values: Any, left: Any, right: Any) -> Any:
+    """What the line through ``values`` at ``places``, which increase, has at ``x``; ``left`` and ``right`` of all places."""
+    last = places.shape[0] - 1
+    at = edges_below(places, x, False) - 1
+    if np.isnan(x):
+        return x
+    if at < 0:
+        return left
+    if x > places[last]:
+        return right
+    if at == last or places[at] == x:
+        return np.float64(values[at])
+    low, high = np.float64(places[at]), np.float64(places[at + 1])
+    first, second = np.float64(values[at]), np.float64(values[at + 1])
+    slope = (second - first) / (high - low)
+    found = slope * (x - low) + first
+    if np.isnan(found):
+        # Where the first of the values is no number, or infinite.
+        found = slope * (x - high) + second
+        if np.isnan(found) and first == second:
+            found = first
+    return found
+
+
+@func
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+    """``np.interp`` of one number."""
+    if xp.shape[0] != fp.shape[0]:
+        raise ValueError("fp and xp are not of the same length")
+    if xp.shape[0] == 0:
+        raise ValueError("array of sample points is empty")
+    first = np.float64(fp[0] if left is None else left)
+    last = np.float64(fp[fp.shape[0] - 1] if right is None else right)
+    return interpolated(np.float64(x), xp, fp, first, last)
+
+
+@func
+def comes_before(one: Any, other: Any) -> bool:
+    """NumPy's order, in which nans come last."""
+    return bool(one < other or (one == one and other != other))  # noqa: PLR0124
+
+
+@func
+def searchsorted(a: Any, v: Any, side: Static = "left") -> int:
+    """``np.searchsorted`` of one number."""
+    if static(side not in ("left", "right")):
+        raise ValueError("side must be 'left' or 'right'")
+    low, high = 0, a.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        below = comes_before(a[middle], v) if static(side == "left") else not comes_before(v, a[middle])
         if below:
             low = middle + 1
         else:

@@ -112,7 +112,7 @@ def _built(
     globals_.enter(source)
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
-    unit = ProgramBuilder(source.name, leaves, float_type, same, overlapping)
+    unit = ProgramBuilder(source.name, leaves, float_type, same, overlapping, _FUNCS)
     tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
@@ -120,7 +120,7 @@ def _built(
         # Loops look at what is noted there.
         _ = unit.exits
     unit.calling.append(source.function)
-    words = ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array, _FUNCS)
+    words = ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array)
     region = Region(unit, _HANDLERS, words)
     enter_function(region, scope, tree)
     parted: list[Leaf] = []
@@ -306,6 +306,9 @@ _FUNCS = {
     for function in (
         places_of_true.places_of_true,
         binning.edges_below,
+        binning.interpolated,
+        binning.interp,
+        binning.searchsorted,
         binning.counted,
         binning.binned,
         binning.even_edges,

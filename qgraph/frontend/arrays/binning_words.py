@@ -27,7 +27,7 @@ def _digitize(make: Maker, x: ast.expr, bins: ast.expr, right: ast.expr = _FALSE
     of, edges, below = make.array(x), make.place(bins), make.constant(right)
     make.array(edges, 1)
     _check_order(make, edges)
-    search = make.region.arrays.funcs["edges_below"]
+    search = make.region.unit.funcs["edges_below"]
 
     def element(indices: Indices) -> ast.expr:
         return word(make.scope, search, copied(edges), of.at(indices), ast.Constant(bool(below)))
@@ -145,7 +145,7 @@ def _check(make: Maker, test: ast.expr, found: str, hint: str) -> None:
 
 def _called(make: Maker, name: str, *arguments: ast.expr) -> ast.expr:
     """The name of what one of the package's funcs gives."""
-    function: Func = make.region.arrays.funcs[name]
+    function: Func = make.region.unit.funcs[name]
     call = at_place(word(make.scope, function, *arguments), make.node)
     found = call_func(make.region, make.scope, function, None, call)
     assert found is not None

@@ -60,7 +60,11 @@ def _round(make: Maker, a: ast.expr, decimals: ast.expr = _ZERO) -> ast.expr:
     return word(make.scope, np.round, a, decimals)
 
 
-ELEMENTWISE: tuple[tuple[object, Callable[..., ast.expr]], ...] = ((np.outer, _outer), (np.diff, _diff), (np.select, _select))
+ELEMENTWISE: tuple[tuple[object, Callable[..., ast.expr]], ...] = (
+    (np.outer, _outer),
+    (np.diff, _diff),
+    (np.select, _select),
+)
 ELEMENTWISE_METHODS: dict[str, Callable[..., ast.expr]] = {
     "clip": _clip,
     "conj": _conjugate,

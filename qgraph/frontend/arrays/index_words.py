@@ -13,8 +13,10 @@ import numpy as np
 
 from qgraph.frontend.arrays.binning_words import BINNING, histogram_part
 from qgraph.frontend.arrays.element_words import ELEMENTWISE, ELEMENTWISE_METHODS, outer_of
+from qgraph.frontend.arrays.field_words import FIELDS
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
+from qgraph.frontend.inference.lookups import lookup_of
 from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank, view_word
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -34,7 +36,8 @@ def index_word(scope: Scope, node: ast.AST) -> tuple[Word, list[ast.expr]] | Non
     func, bound = node.func, known(scope, node.func)
     if isinstance(bound, Value):
         found = next((word for function, word in _FUNCTIONS if function is bound.value), None)
-        return None if found is None or view_word(scope, node) is not None else (found, node.args)
+        none = found is None or view_word(scope, node) is not None or lookup_of(scope, node) is not None
+        return None if none or found is None else (found, node.args)
     if bound is not None or not isinstance(func, ast.Attribute):
         return None
     owner = known(scope, func.value)
@@ -452,6 +455,7 @@ _FUNCTIONS: tuple[tuple[object, Word], ...] = (
     (_meshed, _meshed),
     *BINNING,
     *ELEMENTWISE,
+    *FIELDS,
 )
 _METHODS: dict[str, Word] = {
     "reshape": _reshape_method,

@@ -125,7 +125,7 @@ def _places(region: Region, scope: Scope, mask: ast.expr, extents: _Extents, *, 
     body.store(mark, test, ast.copy_location(ast.Assign([mark], test), mask))
     places = new_memory(region, scope, [size], [total], "int64", mask)
     names = [named(scope, each, mask) for each in (marks, LeafRef(places.leaf))]
-    function = region.arrays.funcs["places_of_true"]
+    function = region.unit.funcs["places_of_true"]
     found = call_func(region, scope, function, None, at_place(word(scope, function, *names), mask))
     assert found is not None
     count = f"{SHARED}count{len(region.unit.slots)}_{mask.lineno}"

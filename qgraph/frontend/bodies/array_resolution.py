@@ -16,6 +16,7 @@ from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.axes_reduced import COMPOSED
+from qgraph.frontend.inference.lookups import lookup_of
 from qgraph.frontend.inference.ranks import known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import composed
 from qgraph.frontend.names.bindings import Private
@@ -59,6 +60,8 @@ class ArrayResolution(ValueResolution):
         if isinstance(node, ast.Call) and len(node.args) == 1 and known_object(self._scope, node.func) is np.ndim:
             ndim = rank(self._scope, node.args[0], self._ranks)
             return at(ast.Constant(ndim), node) if ndim else super().visit(node)
+        if (lookup := lookup_of(self._scope, node)) is not None:
+            return self.visit(lookup)
         if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
             if reduction(self._scope, node) in COMPOSED:
                 return self.visit(composed(self._scope, node))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.frontend.inference.axes_reduced import Reduced
+from qgraph.frontend.inference.lookups import number_looked_up
 from qgraph.frontend.inference.ranks import (
     as_selection,
     known,
@@ -100,6 +101,8 @@ def _of_arrays(scope: Scope, node: ast.BinOp | ast.Call, numbers: _Numbers | Non
         return _sample(scope, selection, numbers)
     if places_of_true(scope, node) is not None:
         return np.ones(1, np.int64)
+    if (number := number_looked_up(scope, node)) is not None:
+        return number
     if node.keywords:
         raise _UnknownError
     return _called(scope, node, numbers)

@@ -14,6 +14,7 @@ from qgraph.frontend.inference.axes_reduced import ALONG_AXES, OPTIONS, Reduced,
 from qgraph.frontend.inference.selecting_words import Selecting, selecting, selecting_method
 from qgraph.frontend.inference.view_words import order_of, order_of_method
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, Ranked, StructRef, Value, ViewRef
+from qgraph.frontend.names.foreign_calls import looks_up_number
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.argument_types import ArrayType
@@ -79,8 +80,9 @@ def _makes_array(scope: Scope, node: ast.Call) -> bool:
     """Whether a function or method of NumPy's gives a new array."""
     bound = known(scope, node.func)
     if isinstance(bound, Value):
-        of_arrays = any(rank(scope, argument) for argument in node.args)
-        return unsupported_functions.of_function(bound.value, of_arrays=of_arrays) and not reduction(scope, node)
+        ranks = [rank(scope, argument) for argument in node.args]
+        number = reduction(scope, node) or looks_up_number(bound.value, ranks)
+        return not number and unsupported_functions.of_function(bound.value, of_arrays=any(ranks))
     if bound is not None or not isinstance(node.func, ast.Attribute) or reduction(scope, node):
         return False
     return unsupported_functions.of_method(node.func.attr) and rank(scope, node.func.value) > 0
@@ -137,8 +139,9 @@ def library_call(scope: Scope, node: ast.AST, found: dict[ast.expr, int] | None 
             if record is None or record.results > 1 or record.name == "det":
                 return None
             several = [rank(scope, each, found) for each in library_operands(record, node)]
-            of_vectors = record.name == "matmul" and several == [1, 1]
-            return record if any(several) and not of_vectors else None
+            # Products of vectors and places of numbers are numbers.
+            of_numbers = (record.name, several[:2]) in (("matmul", [1, 1]), ("searchsorted", [1, 0]))
+            return record if any(several) and not of_numbers else None
     return None
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import inspect
 import math
+from collections.abc import Sequence
 from types import FunctionType
 
 import numpy as np
@@ -176,3 +177,14 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
 
 def _known_module(function: FunctionType) -> bool:
     return (function.__module__ or "").split(".")[0] in ("numpy", "math", "cmath", "numba")
+
+
+# Functions that look numbers up in tables: of one number the func of that name is, among those of the package. Which argument
+# is looked up, and what is found is like.
+_LOOKUPS = ((np.interp, "interp", 0, np.float64(1)), (np.searchsorted, "searchsorted", 1, np.int64(1)))
+
+
+def looks_up_number(function: object, ranks: Sequence[int]) -> tuple[str, np.generic] | None:
+    """The name of the func that a function is whose arguments have ``ranks``, and what it gives; None for other calls."""
+    found = (entry for entry in _LOOKUPS if entry[0] is function)
+    return next(((name, number) for _, name, at, number in found if len(ranks) > at and ranks[at] == 0), None)

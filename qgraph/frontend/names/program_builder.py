@@ -18,6 +18,7 @@ from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.program import Cast, Effects, HostValue, Selection, Temporary
 from qgraph.ir.slots import Progress, Slot
 from qgraph.ir.trees import load, parsed
+from qgraph.language import Func
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
 from qgraph.source import Span
@@ -49,8 +50,11 @@ class ProgramBuilder:
         float_type: Literal["float32", "float64"],
         same: Mapping[str, str],
         overlapping: frozenset[frozenset[str]],
+        funcs: Mapping[str, Func],
     ) -> None:
         self.name = name
+        # Those of the package: what is written in the language of kernels, by name.
+        self.funcs = funcs
         self.leaves = {leaf.name: leaf for leaf in leaves}
         self.float_type = float_type
         # For arrays that are the identical memory: the first of them. Pairs that share some memory.

@@ -44,14 +44,12 @@ Handler = Callable[["Region", Scope, ast.stmt], None]
 class ArrayWords:
     """What a region does with arrays: a part of one, or a new one, gets a name; a reduction becomes the name of a number.
 
-    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one. ``funcs`` of the
-    package do what is written in the language of kernels, by name.
+    ``makes``: whether an expression makes a new array by statements of its own, and is no elementwise one.
     """
 
     bind: Callable[[Region, Scope, ast.expr], Binding | None]
     reduce: Callable[..., ast.expr]
     makes: Callable[[Scope, ast.AST], bool]
-    funcs: Mapping[str, Func]
 
 
 class Region:
