@@ -212,6 +212,9 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     before = scope.entry.get(name.id)
     if before is None or isinstance(before, Poisoned) or same(before, bound):
         return
+    # What stands behind a `return` in a branch is a branch up to the function's end: nothing reads its names after it.
+    if scope.frame is not None and scope.frame.assigned_at_top(name.id):
+        return
     # Where an array takes the place of another one, the region around settles that at its end.
     if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
         return
