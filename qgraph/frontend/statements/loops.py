@@ -14,7 +14,7 @@ from qgraph.frontend.desugar.element_loops import over_elements
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import LoopCall, loop_call
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
-from qgraph.frontend.names.definite_assignment import names_assigned, read_before
+from qgraph.frontend.names.definite_assignment import names_assigned, names_read, needed_before, read_before
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -59,6 +59,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
         else:
             region.run(scope).compound(scope, node)
         return
+    _free(scope, node)
     try:
         bounds, task = parallel_task(region.unit, scope, node, declared=found.word is language.parallel)
     except KernelSyntaxError as error:
@@ -104,17 +105,30 @@ def _unrolled(region: Region, scope: Scope, node: ast.For, items: Sequence[Bindi
     _else(region, scope, lowered, node)
 
 
+def _free(scope: Scope, node: ast.For) -> None:
+    """Kernel scalars that each iteration assigns before it reads them, and nothing reads after the loop, are its own names."""
+    assert scope.frame is not None
+    scalars = {name for name in names_assigned(node.body) if isinstance(scope.names.get(name), ScalarRef)}
+    for name in scalars - names_read([node.iter, *node.orelse]) - needed_before(node.body, scalars):
+        if not scope.frame.live_after(name, node):
+            scope.names[name] = _gone(scope, node, name)
+
+
 def _forget(scope: Scope, node: ast.For) -> None:
     """After a parallel loop, what only it assigned has no value: each iteration had its own."""
     own = names_assigned([node.target])
     for name in names_assigned([node.target, *node.body]):
         if name not in own and isinstance(scope.names.get(name), ScalarRef):
             continue
-        scope.names[name] = Poisoned(
-            f"`{name}` is read after the loop that assigns it",
-            scope.span(node.target),
-            "in a parallel loop each iteration has its own copy; store what is needed later in an array",
-        )
+        scope.names[name] = _gone(scope, node, name)
+
+
+def _gone(scope: Scope, node: ast.For, name: str) -> Poisoned:
+    return Poisoned(
+        f"`{name}` is read after the loop that assigns it",
+        scope.span(node.target),
+        "in a parallel loop each iteration has its own copy; store what is needed later in an array",
+    )
 
 
 def while_loop(region: Region, scope: Scope, node: ast.While) -> None:
