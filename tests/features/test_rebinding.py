@@ -203,3 +203,41 @@ def shifted_onto_one_that_may_be_the_same(wave, scratch, n):
 def test_a_loop_that_is_dependent_if_they_are_the_same_is_told(rig):
     with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
         rig.kernel(shifted_onto_one_that_may_be_the_same)(rig.device(numbers(4)), rig.device(numbers(4)), 2)
+
+
+def in_the_test_of_a_branch(x, y):
+    if x.min() >= 2:
+        x, y = y, x
+    if x[0] == 0:
+        for i in range(x.shape[0]):
+            x[i] += 1
+    match y.min():
+        case 0:
+            x, y = y, x
+        case 3:
+            x[1] = 50
+    return x[2]
+
+
+def lowest(x):
+    x[1] += 1
+    return np.min(x)
+
+
+low = qgraph.func(lowest)
+
+
+def in_the_test_of_a_loop(x, y):
+    k = 0
+    while low(x) < 12 and k < 9:
+        for i in range(x.shape[0]):
+            x[i] += y[i] % 3
+        x, y = y, x
+        k += 1
+    return k, x[0]
+
+
+@pytest.mark.parametrize("kernel", [in_the_test_of_a_branch, in_the_test_of_a_loop])
+@pytest.mark.parametrize(("first", "second"), [(0, 3), (3, 0), (3, 9)])
+def test_tests_look_at_the_arrays_behind_names_that_change(check, kernel, first, second):
+    check(kernel, lambda: (np.arange(first, first + 5), np.arange(second, second + 5)))

@@ -43,12 +43,17 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
             )
     moving = [name for name in bound_again if name in needed and _is_array(scope, name)]
     places: dict[str, Leaf] = {}
+    made = False
     for names in _by_type(scope, moving):
         leaves = [_leaf(scope, name) for name in names]
         candidates = {_candidates(region.unit, leaf) for leaf in leaves}
         if len(candidates) > 1 or not _may_move(scope, names, leaves):
             leaves = _make_selections(region, scope, names, leaves, node)
+            made = True
         places |= dict(zip(names, leaves, strict=True))
+    if made:
+        # A task finds the arrays behind its names when it starts: what the test of the loop or branch adds is another one.
+        region.flush()
     return ArrayBindings(places)
 
 
@@ -120,6 +125,8 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
     targets = [selections[places.names[name].name].slot for name in moved]
     values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
     region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
+    # What the test of the next iteration adds finds the arrays where they are now.
+    region.flush()
     for name, bound in scope.names.items():
         if name not in places.names and not name.startswith(ADDED) and before & arrays_of(bound):
             scope.names[name] = Poisoned(
