@@ -649,3 +649,28 @@ def as_bounds_and_subjects(x):
 
 def test_func_values_as_bounds_indices_and_subjects(check):
     check(as_bounds_and_subjects, lambda: (numbers(),))
+
+
+@qgraph.func
+def halved(x, n, flag=False):
+    turns = 0
+    while n > 3:
+        n //= 2
+        turns += 1
+        if n == 2:
+            flag = True
+        for i in range(x.shape[0]):
+            x[i] += n
+    return turns * 100 + n + 1000 * flag
+
+
+def numbers_that_are_known(x, n):
+    s = halved(x, 9) + halved(x, n + 3) * 10 + halved(x, n, True)
+    for t in qgraph.serial(range(3)):
+        s += halved(x, 2 + 3) + halved(x, n=n + t)
+    return s
+
+
+@pytest.mark.parametrize("n", [0, 4, 20])
+def test_parameters_that_loops_change_may_be_given_known_numbers(check, n):
+    check(numbers_that_are_known, lambda: (np.arange(5), n))

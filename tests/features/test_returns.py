@@ -240,6 +240,23 @@ def test_names_mean_something_else_behind_a_return(check, n, first):
     check(bound_again, lambda: (np.arange(first, first + 6), n))
 
 
+def changed_behind(x, n):
+    b = 2
+    if x[1] > n:
+        return b
+    c = x[2]
+    if n < c:
+        return c
+    b += x[3] * n
+    n = n * 2
+    return b + n
+
+
+@pytest.mark.parametrize("n", [0, 2, 5])
+def test_numbers_change_behind_a_return_without_loops(check, n):
+    check(changed_behind, lambda: (np.arange(5), n))
+
+
 def a_result_of_a_reduction(x, n):
     s = 0.0
     for i in range(x.shape[0]):
