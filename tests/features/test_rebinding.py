@@ -241,3 +241,53 @@ def in_the_test_of_a_loop(x, y):
 @pytest.mark.parametrize(("first", "second"), [(0, 3), (3, 0), (3, 9)])
 def test_tests_look_at_the_arrays_behind_names_that_change(check, kernel, first, second):
     check(kernel, lambda: (np.arange(first, first + 5), np.arange(second, second + 5)))
+
+
+def one_array_in_two_groups(x, y, z, out, n):
+    psi, new = x, y
+    for _ in qgraph.serial(range(n)):
+        psi, new = new, psi
+    for _ in qgraph.serial(range(n)):
+        x, z = z, x
+        for i in range(6):
+            z[i] = 2 * i
+            out[i] += 1
+        for i in range(6):
+            out[i] += psi[5 - i]
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_arrays_of_two_groups_that_change_places_may_be_the_same(check, n, fuse):
+    check(one_array_in_two_groups, lambda: (*(numbers(6) * k for k in range(1, 5)), n), fuse=fuse)
+
+
+def added_to_one_that_may_be_the_same(x, y, z, n):
+    psi, new = x, y
+    for _ in qgraph.serial(range(n)):
+        psi, new = new, psi
+    for _ in qgraph.serial(range(n)):
+        x, z = z, x
+        for i in range(x.shape[0]):
+            z[i] += psi[x.shape[0] - 1 - i]
+
+
+def test_a_loop_over_arrays_of_two_groups_is_told(rig):
+    with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
+        rig.kernel(added_to_one_that_may_be_the_same)(*(rig.device(numbers(4)) for _ in range(3)), 2)
+
+
+def moved_while_another_name_has_it(x, y, z, n):
+    for t in qgraph.serial(range(n)):
+        u, v = x, y
+        for _ in qgraph.serial(range(t)):
+            u, v = v, u
+        if n > 2:
+            x, z = z, x
+        for i in range(x.shape[0]):
+            z[i] += u[x.shape[0] - 1 - i]
+
+
+def test_names_of_arrays_that_change_places_later_are_told(rig):
+    with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
+        rig.kernel(moved_while_another_name_has_it)(*(rig.device(numbers(4)) for _ in range(3)), 2)
