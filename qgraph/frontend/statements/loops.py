@@ -23,7 +23,7 @@ from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test, unless_broken
 from qgraph.frontend.statements.counted_loops import CountedLoop, counted_loop
 from qgraph.frontend.statements.inlining import bind_value, bounds_call, evaluated, held_range
-from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically, task_statements
+from qgraph.frontend.statements.region import Region, header, is_inlined, merge, needs_region, statically, task_statements
 from qgraph.frontend.statements.serial_runs import without_iterations
 from qgraph.frontend.statements.task_builder import get_slot, parallel_task, set_slot, small_task
 from qgraph.ir.argument_types import ArrayType, Leaf
@@ -169,7 +169,8 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     again = Body(unit)
     repeated: ast.expr = ast.Constant(True)
     if known is None:
-        repeated = again.expression(inner_scope, evaluated(inner, inner_scope, node.test))
+        test = _test_again(inner, inner_scope, lowered, node)
+        repeated = again.expression(inner_scope, evaluated(inner, inner_scope, test))
     inner.flush()
     reads, repeated = _unless_failed(unit, _repeated(again, inner_scope, lowered, repeated))
     deciding = decide_test(again, decided, repeated)
@@ -178,6 +179,17 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     region.add(Loop("while", span, decided, enter, known is None, inner.finish(), condition, label))
     _after(scope, inner_scope, node, surely=known is True)
     _else(region, scope, lowered, node)
+
+
+def _test_again(inner: Region, scope: Scope, lowered: LoopBody, node: ast.While) -> ast.expr:
+    """The test after an iteration: a ``break`` leaves it out, which shows where funcs in it change arrays."""
+    calls = (child for child in ast.walk(node.test) if isinstance(child, ast.Call))
+    if lowered.broke is None or not any(is_inlined(inner.unit, scope, call) for call in calls):
+        return node.test
+    held = f"{ADDED}tested{node.lineno}_{node.col_offset}"
+    test = assign(held, node.test, node.test)
+    inner.block(scope, [assign(held, ast.Constant(False), node.test), unless(frozenset({lowered.broke}), [test], node)])
+    return at_place(load(held), node.test)
 
 
 def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
