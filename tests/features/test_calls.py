@@ -649,3 +649,56 @@ def as_bounds_and_subjects(x):
 
 def test_func_values_as_bounds_indices_and_subjects(check):
     check(as_bounds_and_subjects, lambda: (numbers(),))
+
+
+@qgraph.func
+def halved(x, n, flag=False):
+    turns = 0
+    while n > 3:
+        n //= 2
+        turns += 1
+        if n == 2:
+            flag = True
+        for i in range(x.shape[0]):
+            x[i] += n
+    return turns * 100 + n + 1000 * flag
+
+
+def numbers_that_are_known(x, n):
+    s = halved(x, 9) + halved(x, n + 3) * 10 + halved(x, n, True)
+    for t in qgraph.serial(range(3)):
+        s += halved(x, 2 + 3) + halved(x, n=n + t)
+    return s
+
+
+@pytest.mark.parametrize("n", [0, 4, 20])
+def test_parameters_that_loops_change_may_be_given_known_numbers(check, n):
+    check(numbers_that_are_known, lambda: (np.arange(5), n))
+
+
+@qgraph.func
+def touched(x):
+    x[0] += 1
+    return x.max()
+
+
+def left_by_break(x, y, n):
+    turns = 0
+    while touched(y) > 0:
+        turns += 1
+        for i in range(x.shape[0]):
+            x[i] += 1
+        if turns >= n:
+            break
+    while touched(x) < 9:
+        turns += 10
+        if x[1] > n:
+            return turns
+    else:
+        turns += 100
+    return turns
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_a_break_leaves_out_the_test_and_what_it_changes(check, n):
+    check(left_by_break, lambda: (np.arange(4), np.arange(4) + 10, n))

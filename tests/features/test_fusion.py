@@ -814,3 +814,20 @@ def test_fused_kernels_compile_and_link(function):
     texts = kernel.ptx(*args[function.__name__]())
     assert len(texts) < len(qgraph.kernel(function).ptx(*args[function.__name__]()))
     assert link(list(dict.fromkeys(texts.values())), (9, 0), device_runtime=device_runtime_path() is not None)
+
+
+def loops_of_swaps_alone(x, y, n):
+    for _ in qgraph.serial(range(n)):
+        x, y = y, x
+    k = 0
+    while x[0] < 2 and k < n:
+        x, y = y, x
+        k += 1
+    for i in range(x.shape[0]):
+        x[i] += i
+    return k
+
+
+@pytest.mark.parametrize("n", [0, 3, 12])
+def test_loops_in_which_arrays_change_places_and_nothing_else(check, n):
+    check(loops_of_swaps_alone, lambda: (ramp(5), ramp(5) * 2, n), fuse=True)

@@ -203,3 +203,91 @@ def shifted_onto_one_that_may_be_the_same(wave, scratch, n):
 def test_a_loop_that_is_dependent_if_they_are_the_same_is_told(rig):
     with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
         rig.kernel(shifted_onto_one_that_may_be_the_same)(rig.device(numbers(4)), rig.device(numbers(4)), 2)
+
+
+def in_the_test_of_a_branch(x, y):
+    if x.min() >= 2:
+        x, y = y, x
+    if x[0] == 0:
+        for i in range(x.shape[0]):
+            x[i] += 1
+    match y.min():
+        case 0:
+            x, y = y, x
+        case 3:
+            x[1] = 50
+    return x[2]
+
+
+def lowest(x):
+    x[1] += 1
+    return np.min(x)
+
+
+low = qgraph.func(lowest)
+
+
+def in_the_test_of_a_loop(x, y):
+    k = 0
+    while low(x) < 12 and k < 9:
+        for i in range(x.shape[0]):
+            x[i] += y[i] % 3
+        x, y = y, x
+        k += 1
+    return k, x[0]
+
+
+@pytest.mark.parametrize("kernel", [in_the_test_of_a_branch, in_the_test_of_a_loop])
+@pytest.mark.parametrize(("first", "second"), [(0, 3), (3, 0), (3, 9)])
+def test_tests_look_at_the_arrays_behind_names_that_change(check, kernel, first, second):
+    check(kernel, lambda: (np.arange(first, first + 5), np.arange(second, second + 5)))
+
+
+def one_array_in_two_groups(x, y, z, out, n):
+    psi, new = x, y
+    for _ in qgraph.serial(range(n)):
+        psi, new = new, psi
+    for _ in qgraph.serial(range(n)):
+        x, z = z, x
+        for i in range(6):
+            z[i] = 2 * i
+            out[i] += 1
+        for i in range(6):
+            out[i] += psi[5 - i]
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_arrays_of_two_groups_that_change_places_may_be_the_same(check, n, fuse):
+    check(one_array_in_two_groups, lambda: (*(numbers(6) * k for k in range(1, 5)), n), fuse=fuse)
+
+
+def added_to_one_that_may_be_the_same(x, y, z, n):
+    psi, new = x, y
+    for _ in qgraph.serial(range(n)):
+        psi, new = new, psi
+    for _ in qgraph.serial(range(n)):
+        x, z = z, x
+        for i in range(x.shape[0]):
+            z[i] += psi[x.shape[0] - 1 - i]
+
+
+def test_a_loop_over_arrays_of_two_groups_is_told(rig):
+    with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
+        rig.kernel(added_to_one_that_may_be_the_same)(*(rig.device(numbers(4)) for _ in range(3)), 2)
+
+
+def moved_while_another_name_has_it(x, y, z, n):
+    for t in qgraph.serial(range(n)):
+        u, v = x, y
+        for _ in qgraph.serial(range(t)):
+            u, v = v, u
+        if n > 2:
+            x, z = z, x
+        for i in range(x.shape[0]):
+            z[i] += u[x.shape[0] - 1 - i]
+
+
+def test_names_of_arrays_that_change_places_later_are_told(rig):
+    with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
+        rig.kernel(moved_while_another_name_has_it)(*(rig.device(numbers(4)) for _ in range(3)), 2)

@@ -215,6 +215,48 @@ def test_returns_of_several_places(check, n):
     check(types_joined, lambda: (numbers(), n))
 
 
+def bound_again(x, n):
+    g = 2.5
+    part = x
+    if x[0] > n:
+        return g, n
+    n = n + 1
+    g = 0.5
+    part = x[::-1]
+    for i in range(n):
+        part[i] += n
+    t = np.zeros(n)
+    if t[0] + x[1] > 30:
+        return g, n
+    n = 4
+    pair = (g, n)
+    for i in range(n):
+        x[i] *= pair[1]
+    return pair[0], n
+
+
+@pytest.mark.parametrize(("n", "first"), [(-1, 5), (3, 1), (3, 40)])
+def test_names_mean_something_else_behind_a_return(check, n, first):
+    check(bound_again, lambda: (np.arange(first, first + 6), n))
+
+
+def changed_behind(x, n):
+    b = 2
+    if x[1] > n:
+        return b
+    c = x[2]
+    if n < c:
+        return c
+    b += x[3] * n
+    n = n * 2
+    return b + n
+
+
+@pytest.mark.parametrize("n", [0, 2, 5])
+def test_numbers_change_behind_a_return_without_loops(check, n):
+    check(changed_behind, lambda: (np.arange(5), n))
+
+
 def a_result_of_a_reduction(x, n):
     s = 0.0
     for i in range(x.shape[0]):

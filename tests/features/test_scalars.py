@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.errors import KernelSyntaxError, KernelTypeError
+from qgraph.errors import DataRaceError, KernelSyntaxError, KernelTypeError
 from tests.conftest import thorough
 
 
@@ -758,3 +758,68 @@ def collatz(n):
 
 def test_a_parameter_that_one_statement_uses_and_changes(check):
     check(collatz, lambda: (27,))
+
+
+def names_of_iterations(a, y, n):
+    s = 0.0
+    for i in range(y.shape[0]):
+        s += y[i]
+    total = s
+    for i in range(y.shape[0]):
+        s = 0.0
+        for j in range(a.shape[1]):
+            s += a[i, j]
+        y[i] = s
+    s = 1.0
+    for t in qgraph.serial(range(n)):
+        if y[0] > t:
+            for t in range(3):
+                total = y[t] * 2
+                y[t] = total + a[t, 0]
+            s += y[1]
+    total = s
+    return total, s
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_a_scalar_that_nothing_reads_any_more_is_a_name_of_the_iteration(check, n):
+    check(names_of_iterations, lambda: (numbers(12).reshape(3, 4), np.arange(3.0), n))
+
+
+def read_behind(x, n):
+    t = x[0]
+    for i in range(x.shape[0]):
+        t = x[i]
+        x[i] = t + 1
+    return t
+
+
+def read_in_the_next_turn(x, n):
+    t = x[0]
+    for _ in qgraph.serial(range(n)):
+        x[0] += t
+        for i in range(x.shape[0]):
+            t = x[i]
+            x[i] = t + 1
+
+
+def not_on_every_path(x, n):
+    t = x[0]
+    for i in range(x.shape[0]):
+        if x[i] > 3:
+            t = x[i]
+        x[i] = t + 1
+
+
+def read_in_the_else(x, n):
+    t = x[0]
+    for i in range(x.shape[0]):
+        t = x[i]
+        x[i] = t + 1
+    else:
+        x[0] = t
+
+
+@pytest.mark.parametrize("kernel", [read_behind, read_in_the_next_turn, not_on_every_path, read_in_the_else])
+def test_a_scalar_that_is_read_again_is_none(rig, kernel):
+    refused(rig, kernel, DataRaceError, "`t` in a way that depends on their order", numbers(), 2)

@@ -17,8 +17,8 @@ from qgraph.frontend.names.bindings import (
     ScalarRef,
     SlotRef,
     StructRef,
-    Value,
     ViewRef,
+    is_known_number,
     same,
 )
 from qgraph.frontend.names.foreign_calls import refuse_own_code
@@ -172,7 +172,7 @@ def _bind(region: Region, scope: Scope, values: list[tuple[ast.Name, ast.expr]])
         bound = bound or region.arrays.bind(region, scope, value)
         if bound is None:
             _refuse_element_array(scope, value)
-        if bound is None or (frame.varies(name.id) and _is_number(bound)):
+        if bound is None or (frame.varies(name.id) and is_known_number(bound)):
             computed.append((name, value if bound is None else _once(region, scope, bound, value)))
         else:
             known.append((name, settled(region.unit, scope, bound, value)))
@@ -212,6 +212,9 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     before = scope.entry.get(name.id)
     if before is None or isinstance(before, Poisoned) or same(before, bound):
         return
+    # What stands behind a `return` in a branch is a branch up to the function's end: nothing reads its names after it.
+    if scope.frame is not None and scope.frame.assigned_at_top(name.id):
+        return
     # Where an array takes the place of another one, the region around settles that at its end.
     if all(isinstance(each, LeafRef) and each.is_array for each in (scope.names.get(name.id), bound)):
         return
@@ -223,16 +226,6 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
     raise scope.error(
         f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number", name, hint
     )
-
-
-def _is_number(bound: Binding) -> bool:
-    match bound:
-        case LeafRef():
-            return not bound.is_array
-        case Value():
-            return isinstance(bound.value, (bool, int, float, complex)) or hasattr(bound.value, "dtype")
-        case _:
-            return isinstance(bound, HostExpr)
 
 
 def check_scalars(scope: Scope, names: list[ast.Name]) -> None:

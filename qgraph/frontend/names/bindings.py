@@ -192,6 +192,17 @@ def part_of(text: str, key: str) -> str:
     return f"{text}[{key}]" if key.isdigit() else f"{text}.{key}"
 
 
+def is_known_number(bound: Binding | None) -> bool:
+    """Whether a name stands for a number of the host: an argument, a constant, or what the host makes of such."""
+    match bound:
+        case LeafRef():
+            return not bound.is_array
+        case Value():
+            return isinstance(bound.value, (bool, int, float, complex)) or hasattr(bound.value, "dtype")
+        case _:
+            return isinstance(bound, HostExpr)
+
+
 def same(before: Binding | None, bound: Binding) -> bool:
     """Whether a name means what it meant."""
     if isinstance(before, Value) and isinstance(bound, Value):

@@ -115,6 +115,11 @@ class Frame:
         """Whether a loop or a branch assigns ``name``."""
         return name in self._nested
 
+    def assigned_at_top(self, name: str) -> bool:
+        """Whether statements of the function that stand in no loop or branch alone assign ``name``."""
+        owner = name.partition(ADDED)[0]
+        return bool(owner) and owner not in self._nested
+
     def outlives(self, name: str) -> bool:
         """Whether the loop variable ``name`` may be live after its loop: it is read outside of loops that assign it."""
         return name in self._read_elsewhere

@@ -174,13 +174,16 @@ class ProgramBuilder:
         self.selections[leaf.name] = Selection(leaf.name, slot, tuple(each.name for each in leaves))
         return leaf
 
-    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf], replaced: Sequence[Leaf]) -> None:
-        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one, as ``replaced`` did before."""
-        names = {leaf.name for leaf in leaves}
+    def alike(self, leaves: Sequence[Leaf], made: Sequence[Leaf], before: Sequence[Leaf]) -> None:
+        """Note that each of ``made`` stands for one of ``leaves``, no two for the same one, and for one of ``before`` now."""
+        names, sources = {leaf.name for leaf in leaves}, {leaf.name for leaf in before}
         groups = {self.same.get(name, name) for name in names}
         related = {name for pair in self.overlapping if pair & names for name in pair - self.selections.keys()}
         identical = {name for name in self.leaves if self.same.get(name, name) in groups and name not in self.selections}
-        identical |= {leaf.name for leaf in replaced}
+        identical |= sources & self.selections.keys()
+        # What other names stand for that may be one of these.
+        identical |= {name for pair in self.sometimes_same if pair & sources for name in pair - sources}
+        related |= {name for pair in self.overlapping if pair & sources for name in pair - sources}
         apart = not any(pair & names for pair in self.overlapping)
         if apart and len(groups) == 1 < len(names):
             # One memory under several names, which stays that whatever their order.

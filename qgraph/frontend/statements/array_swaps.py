@@ -43,12 +43,17 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
             )
     moving = [name for name in bound_again if name in needed and _is_array(scope, name)]
     places: dict[str, Leaf] = {}
+    made = False
     for names in _by_type(scope, moving):
         leaves = [_leaf(scope, name) for name in names]
         candidates = {_candidates(region.unit, leaf) for leaf in leaves}
-        if len(candidates) > 1 or not _may_move(scope, names, leaves):
+        if len(candidates) > 1 or not _may_move(region.unit, scope, names, leaves):
             leaves = _make_selections(region, scope, names, leaves, node)
+            made = True
         places |= dict(zip(names, leaves, strict=True))
+    if made:
+        # A task finds the arrays behind its names when it starts: what the test of the loop or branch adds is another one.
+        region.flush()
     return ArrayBindings(places)
 
 
@@ -61,12 +66,18 @@ def _kept_on_a_path(region: Region, scope: Scope, name: str, blocks: Sequence[li
     return any(name not in names_assigned(block) for block in blocks) and scope.frame.live_after(name, node)
 
 
-def _may_move(scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:
-    """Whether ``leaves`` have slots that nothing but ``names`` depends on: no name of a caller, and no name of a part."""
+def _may_move(unit: ProgramBuilder, scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:
+    """Whether ``leaves`` have slots that nothing but ``names`` depends on: no name of a caller, and no name of a part.
+
+    Nor does another name stand for what was one of them, and may be another one of them after a move.
+    """
     assert scope.frame is not None
     mine = {leaf.name for leaf in leaves}
-    others = (bound for name, bound in scope.names.items() if name not in names and not name.startswith(ADDED))
-    return mine <= scope.frame.selections and not any(mine & arrays_of(bound) for bound in others)
+    bound = (each for name, each in scope.names.items() if name not in names and not name.startswith(ADDED))
+    others = frozenset().union(*map(arrays_of, bound)) & unit.selections.keys()
+    if mine & others or not mine <= scope.frame.selections:
+        return False
+    return not any(pair & mine and pair & others for pair in unit.sometimes_same | unit.overlapping)
 
 
 def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
@@ -120,6 +131,8 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
     targets = [selections[places.names[name].name].slot for name in moved]
     values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
     region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
+    # What the test of the next iteration adds finds the arrays where they are now.
+    region.flush()
     for name, bound in scope.names.items():
         if name not in places.names and not name.startswith(ADDED) and before & arrays_of(bound):
             scope.names[name] = Poisoned(
@@ -183,7 +196,7 @@ def _make_selections(region: Region, scope: Scope, names: list[str], leaves: lis
         same = f"int({unit.shape_of(candidates[0])} == {unit.shape_of(name)})"
         text = f"`{arrays[0].path}` and `{unit.leaves[name].path}` change places, and they have different shapes"
         unit.host_value(parsed(same), scope.span(node), "same", text=text)
-    unit.alike(arrays, made, [leaf for leaf in leaves if leaf.name in unit.selections])
+    unit.alike(arrays, made, leaves)
     region.run(scope).rotate(
         [unit.selections[leaf.name].slot for leaf in made],
         [unit.selections[leaf.name].slot for leaf in leaves if leaf.name in unit.selections],

@@ -12,7 +12,16 @@ from qgraph.frontend.inference.host_expressions import binding, host_expression,
 from qgraph.frontend.inference.iteration_space import LoopCall, refuse_array
 from qgraph.frontend.inference.ranks import histogram_part_of, is_place, places_of_true, rank, reduction, view_word
 from qgraph.frontend.inference.selected import Masked, extracted, masked_operand, with_operand
-from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, StructRef, Value
+from qgraph.frontend.names.bindings import (
+    Binding,
+    Poisoned,
+    RangeRef,
+    ScalarRef,
+    SlotRef,
+    StructRef,
+    Value,
+    is_known_number,
+)
 from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import fields_of, refuse_own_code
@@ -39,7 +48,8 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
     assert frame is not None
     for name, bound in list(scope.names.items()):
         # A parameter that is assigned in a loop or branch becomes a kernel scalar, which starts with what was passed.
-        if frame.assigned_nested(name) and _is_number(bound):
+        is_number = is_known_number(bound) or isinstance(bound, (ScalarRef, SlotRef))
+        if is_number and frame.assigned_nested(name):
             region.run(scope).assign(scope, name, ast.copy_location(load(name), tree))
     statements = without_docstring(tree.body)
     region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
@@ -83,10 +93,6 @@ class _Pruning(ast.NodeTransformer):
 
     def _varies(self, node: ast.expr) -> bool:
         return any(name in self._assigned for name in names_in(node))
-
-
-def _is_number(bound: Binding) -> bool:
-    return not bound.is_array if isinstance(bound, LeafRef) else isinstance(bound, (ScalarRef, SlotRef))
 
 
 def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | Value | None, node: ast.Call) -> Binding | None:

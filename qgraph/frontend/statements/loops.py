@@ -14,7 +14,7 @@ from qgraph.frontend.desugar.element_loops import over_elements
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import LoopCall, loop_call
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
-from qgraph.frontend.names.definite_assignment import names_assigned, read_before
+from qgraph.frontend.names.definite_assignment import names_assigned, names_read, needed_before, read_before
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -23,7 +23,7 @@ from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test, unless_broken
 from qgraph.frontend.statements.counted_loops import CountedLoop, counted_loop
 from qgraph.frontend.statements.inlining import bind_value, bounds_call, evaluated, held_range
-from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically, task_statements
+from qgraph.frontend.statements.region import Region, header, is_inlined, merge, needs_region, statically, task_statements
 from qgraph.frontend.statements.serial_runs import without_iterations
 from qgraph.frontend.statements.task_builder import get_slot, parallel_task, set_slot, small_task
 from qgraph.ir.argument_types import ArrayType, Leaf
@@ -59,6 +59,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
         else:
             region.run(scope).compound(scope, node)
         return
+    _free(scope, node)
     try:
         bounds, task = parallel_task(region.unit, scope, node, declared=found.word is language.parallel)
     except KernelSyntaxError as error:
@@ -104,17 +105,30 @@ def _unrolled(region: Region, scope: Scope, node: ast.For, items: Sequence[Bindi
     _else(region, scope, lowered, node)
 
 
+def _free(scope: Scope, node: ast.For) -> None:
+    """Kernel scalars that each iteration assigns before it reads them, and nothing reads after the loop, are its own names."""
+    assert scope.frame is not None
+    scalars = {name for name in names_assigned(node.body) if isinstance(scope.names.get(name), ScalarRef)}
+    for name in scalars - names_read([node.iter, *node.orelse]) - needed_before(node.body, scalars):
+        if not scope.frame.live_after(name, node):
+            scope.names[name] = _gone(scope, node, name)
+
+
 def _forget(scope: Scope, node: ast.For) -> None:
     """After a parallel loop, what only it assigned has no value: each iteration had its own."""
     own = names_assigned([node.target])
     for name in names_assigned([node.target, *node.body]):
         if name not in own and isinstance(scope.names.get(name), ScalarRef):
             continue
-        scope.names[name] = Poisoned(
-            f"`{name}` is read after the loop that assigns it",
-            scope.span(node.target),
-            "in a parallel loop each iteration has its own copy; store what is needed later in an array",
-        )
+        scope.names[name] = _gone(scope, node, name)
+
+
+def _gone(scope: Scope, node: ast.For, name: str) -> Poisoned:
+    return Poisoned(
+        f"`{name}` is read after the loop that assigns it",
+        scope.span(node.target),
+        "in a parallel loop each iteration has its own copy; store what is needed later in an array",
+    )
 
 
 def while_loop(region: Region, scope: Scope, node: ast.While) -> None:
@@ -155,7 +169,8 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     again = Body(unit)
     repeated: ast.expr = ast.Constant(True)
     if known is None:
-        repeated = again.expression(inner_scope, evaluated(inner, inner_scope, node.test))
+        test = _test_again(inner, inner_scope, lowered, node)
+        repeated = again.expression(inner_scope, evaluated(inner, inner_scope, test))
     inner.flush()
     reads, repeated = _unless_failed(unit, _repeated(again, inner_scope, lowered, repeated))
     deciding = decide_test(again, decided, repeated)
@@ -164,6 +179,17 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
     region.add(Loop("while", span, decided, enter, known is None, inner.finish(), condition, label))
     _after(scope, inner_scope, node, surely=known is True)
     _else(region, scope, lowered, node)
+
+
+def _test_again(inner: Region, scope: Scope, lowered: LoopBody, node: ast.While) -> ast.expr:
+    """The test after an iteration: a ``break`` leaves it out, which shows where funcs in it change arrays."""
+    calls = (child for child in ast.walk(node.test) if isinstance(child, ast.Call))
+    if lowered.broke is None or not any(is_inlined(inner.unit, scope, call) for call in calls):
+        return node.test
+    held = f"{ADDED}tested{node.lineno}_{node.col_offset}"
+    test = assign(held, node.test, node.test)
+    inner.block(scope, [assign(held, ast.Constant(False), node.test), unless(frozenset({lowered.broke}), [test], node)])
+    return at_place(load(held), node.test)
 
 
 def _do_while(region: Region, scope: Scope, node: ast.While) -> None:

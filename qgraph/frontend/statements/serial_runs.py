@@ -10,7 +10,7 @@ from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.inference.host_expressions import surely_runs
 from qgraph.frontend.inference.new_array_dtype import note_number
-from qgraph.frontend.names.bindings import Poisoned, ScalarRef
+from qgraph.frontend.names.bindings import Poisoned, ScalarRef, is_known_number
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, needed_before, surely_assigned
 from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -119,6 +119,10 @@ class SerialRun:
         frame = _frame(scope)
         assigned = names_assigned([node])
         refs = {name: frame.scalar(name) for name in assigned if not frame.is_private(name, node)}
+        for name in refs:
+            # No branch but what stands behind a `return` assigns it, and it is known until then.
+            if is_known_number(scope.names.get(name)):
+                self.assign(scope, name, ast.copy_location(load(name), node))
         for name, ref in refs.items():
             _check_number(scope, name, node)
             self._unit.number_types[ref.slot.name] = None

@@ -168,6 +168,8 @@ def stencils_in(tasks: Sequence[Task], moving: frozenset[str], program: Program,
         NotTiled: they cannot run in tiles.
     """
     sweeps = [task for task in tasks if not task.moves]
+    if not sweeps:
+        raise NotTiled("no loop in it goes over elements")
     for task in sweeps:
         _refuse_task(task, moving)
     written = frozenset().union(*(task.effects.writes for task in sweeps))
