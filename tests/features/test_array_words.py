@@ -208,6 +208,55 @@ def given_back(x: Any) -> Any:
     return x.reshape(2, 2)
 
 
+def read_in_a_loop(x: Any) -> None:
+    t = x.reshape(2, 2)
+    for i in range(4):
+        x[i] = t[(3 - i) // 2, (3 - i) % 2]
+
+
+def read_in_a_loop_in_order(x: Any) -> float:
+    t, s = x.reshape(2, 2), 0.0
+    for _ in qgraph.serial(range(3)):
+        s += t[0, 0]
+        x[0] += 1
+    return s
+
+
+def read_in_a_condition(x: Any) -> None:
+    t = x.reshape(2, 2)
+    while t[0, 0] < 8:
+        x[0] += 1
+
+
+def read_in_a_branch(x: Any) -> None:
+    t = x.reshape(2, 2)
+    if x[1] > 0:
+        x[0] = 5
+        x[2] = t[0, 0]
+
+
+def read_after_a_condition(x: Any) -> None:
+    t = x.reshape(2, 2)
+    if bumped(x) > 0:
+        x[3] = t[0, 0]
+
+
+def read_in_a_place(x: Any) -> None:
+    t = x.reshape(2, 2)
+    x[0] = x[int(t[0, 0])] = 3
+
+
+def without_a_name(x: Any) -> None:
+    for v in qgraph.serial(x.reshape(2, 2)):
+        x[0] += v[0]
+
+
+def conjugate(x: Any) -> Any:
+    t = x.conj()
+    x[0] = 7
+    return t + 1
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -218,6 +267,14 @@ def given_back(x: Any) -> Any:
         (in_one_expression, "is read after `x` has changed"),
         (compared, "is read after `x` has changed"),
         (given_back, "a part of an argument in NumPy"),
+        (read_in_a_loop, "this statement reads it, and changes the other array"),
+        (read_in_a_loop_in_order, "this statement reads it, and changes the other array"),
+        (read_in_a_condition, "this statement reads it, and changes the other array"),
+        (read_in_a_branch, "this statement reads it, and changes the other array"),
+        (read_after_a_condition, "this statement reads it, and changes the other array"),
+        (read_in_a_place, "this statement reads it, and changes the other array"),
+        (without_a_name, "this statement reads it, and changes the other array"),
+        (conjugate, "is read after `x` has changed"),
     ],
 )
 def test_copies_that_are_views_in_numpy(function: Any, words: str) -> None:
@@ -232,6 +289,22 @@ def made_again(x: Any, steps: int) -> Any:
         y = t + 1
         x[:] = y
     return np.ravel(x) * 2
+
+
+def beside_a_change(x: Any, y: Any) -> Any:
+    t = x.reshape(2, 2)
+    for i in range(2):
+        y[i] = t[1, i] + t[0, i]
+    if y[0] > 1:
+        y[1] = t[1, 1]
+    x[0], x[1] = t[1, 0], t[1, 1]
+    y += x.conj()
+    x[:] = x.reshape(2, 2).T.ravel()
+    return y.conj() * 2
+
+
+def test_a_copy_that_is_read_before_a_change(check: Any) -> None:
+    check(beside_a_change, lambda: (np.arange(4.0), np.zeros(4)))
 
 
 def test_a_copy_that_is_made_again(check: Any) -> None:
