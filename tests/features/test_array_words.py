@@ -34,6 +34,30 @@ def test_of_numbers(check: Any, n: int) -> None:
     check(of_numbers, lambda: (n, -1.5, np.arange(n) / 4))
 
 
+def between(x: Any, low: Any) -> Any:
+    return np.linspace(x[0], x[1], 5), np.linspace(low, x[1], 4, endpoint=False), np.linspace(low, low, 2, dtype=np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("low", [0.1, np.float32(0.1), np.int64(3)])
+def test_spaces_have_the_type_of_their_ends(check: Any, dtype: str, low: Any) -> None:
+    check(between, lambda: (np.array([1, 7], dtype) / np.dtype(dtype).type(3) if dtype != "int8" else np.int8([1, 7]), low))
+
+
+def of_booleans(z: Any) -> Any:
+    return np.arange(3, dtype=bool)
+
+
+def between_complex_numbers(z: Any) -> Any:
+    return np.linspace(z[0], 1, 3, dtype=np.float64)
+
+
+def test_arrays_of_numbers_that_kernels_lack() -> None:
+    for function, words in ((of_booleans, "elements would be booleans"), (between_complex_numbers, "are complex numbers")):
+        with pytest.raises(qgraph.KernelSyntaxError, match=words):
+            qgraph.kernel(function).plan(np.ones(3, complex))
+
+
 def moved(a: Any, x: Any, k: int) -> Any:
     x[1:] += np.roll(x * 2, k)[:-1]
     t = np.roll(a, -1, axis=1) + np.flip(a, axis=0)
