@@ -275,6 +275,24 @@ def without_a_name(x: Any) -> None:
         x[0] += v[0]
 
 
+def copied_twice(x: Any) -> Any:
+    t = x.reshape(2, 2).ravel()
+    x[0] = 5
+    return t + 1
+
+
+def changed_in_a_copy_of_a_copy(x: Any) -> None:
+    np.diag(x.reshape(2, 2))[x[:2] > 0] += 1
+
+
+def changed_by_a_func_in_a_copy_of_a_copy(x: Any) -> Any:
+    return raised(x.reshape(2, 2).ravel())
+
+
+def beside_a_copy_of_a_copy(x: Any) -> None:
+    x[:] = x.reshape(2, 2).ravel() * raised(x)
+
+
 def conjugate(x: Any) -> Any:
     t = x.conj()
     x[0] = 7
@@ -298,6 +316,10 @@ def conjugate(x: Any) -> Any:
         (read_after_a_condition, "this statement reads it, and changes the other array"),
         (read_in_a_place, "this statement reads it, and changes the other array"),
         (without_a_name, "this statement reads it, and changes the other array"),
+        (copied_twice, "is read after `x` has changed"),
+        (changed_in_a_copy_of_a_copy, "and is a copy here"),
+        (changed_by_a_func_in_a_copy_of_a_copy, "and is a copy here"),
+        (beside_a_copy_of_a_copy, "is read after `x` has changed"),
         (conjugate, "is read after `x` has changed"),
     ],
 )
