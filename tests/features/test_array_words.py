@@ -48,12 +48,20 @@ def of_booleans(z: Any) -> Any:
     return np.arange(3, dtype=bool)
 
 
+def by_a_method_of_a_ufunc(z: Any) -> Any:
+    return np.multiply.reduce(z)
+
+
 def between_complex_numbers(z: Any) -> Any:
     return np.linspace(z[0], 1, 3, dtype=np.float64)
 
 
 def test_arrays_of_numbers_that_kernels_lack() -> None:
-    for function, words in ((of_booleans, "elements would be booleans"), (between_complex_numbers, "are complex numbers")):
+    for function, words in (
+        (of_booleans, "elements would be booleans"),
+        (between_complex_numbers, "are complex numbers"),
+        (by_a_method_of_a_ufunc, "`np.multiply.reduce` is a method of a ufunc"),
+    ):
         with pytest.raises(qgraph.KernelSyntaxError, match=words):
             qgraph.kernel(function).plan(np.ones(3, complex))
 

@@ -203,3 +203,9 @@ def shifted_onto_one_that_may_be_the_same(wave, scratch, n):
 def test_a_loop_that_is_dependent_if_they_are_the_same_is_told(rig):
     with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
         rig.kernel(shifted_onto_one_that_may_be_the_same)(rig.device(numbers(4)), rig.device(numbers(4)), 2)
+
+
+def test_different_layouts_are_refused(rig):
+    u, v = rig.device(numbers(4)), rig.device(numbers(8))[::2]
+    with pytest.raises(qgraph.KernelTypeError, match="and becomes .* that lies otherwise in memory"):
+        rig.kernel(heat)(u, v, 2)
