@@ -30,6 +30,9 @@ LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 INNER = re.compile(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)")
 #: An array, or a vector of qgraph's, where a number belongs, assigned to an element.
 ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>(?:array|vec\d+|mat\d+x\d+)\(.*?\))\)")
+#: A complex number that is stored, or converted, where the type has real numbers alone.
+COMPLEX_STORED = re.compile(r"setitem\(array\((?P<type>(?:u?int|float|bool)\w*), .*, complex(?:64|128)\)")
+COMPLEX_CONVERTED = re.compile(r"Cannot cast complex(?:64|128) to (?P<type>(?:u?int|float|bool)\w*)")
 #: An array without axes where a number belongs.
 WITHOUT_AXES = re.compile(r"array\(\w+, 0d|^(?:float|complex)\(\) only support")
 #: The CUDA target: something, often a function of Numba's own, makes an array.

@@ -74,13 +74,16 @@ def assume_ge(value: int, _bound: int) -> int:
 
 
 def quotient(value: int, size: int) -> int:
-    """``value // size`` of a value that is not negative and a size that is positive: one instruction, and no test."""
-    return value // size
+    """``value // size`` of a value that is not negative and a size that is positive: one instruction, and no test.
+
+    In a loop without iterations a size may be 0: no axis has so many, as what a GPU gives is beyond all of them.
+    """
+    return value // size if size else INDEX_LIMIT
 
 
 def remainder(value: int, size: int) -> int:
     """``value % size``, as for ``quotient``."""
-    return value % size
+    return value % size if size else 0
 
 
 # Numbers below this have 32 bits.

@@ -34,6 +34,38 @@ def test_of_numbers(check: Any, n: int) -> None:
     check(of_numbers, lambda: (n, -1.5, np.arange(n) / 4))
 
 
+def between(x: Any, low: Any) -> Any:
+    return np.linspace(x[0], x[1], 5), np.linspace(low, x[1], 4, endpoint=False), np.linspace(low, low, 2, dtype=np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("low", [0.1, np.float32(0.1), np.int64(3)])
+def test_spaces_have_the_type_of_their_ends(check: Any, dtype: str, low: Any) -> None:
+    check(between, lambda: (np.array([1, 7], dtype) / np.dtype(dtype).type(3) if dtype != "int8" else np.int8([1, 7]), low))
+
+
+def of_booleans(z: Any) -> Any:
+    return np.arange(3, dtype=bool)
+
+
+def by_a_method_of_a_ufunc(z: Any) -> Any:
+    return np.multiply.reduce(z)
+
+
+def between_complex_numbers(z: Any) -> Any:
+    return np.linspace(z[0], 1, 3, dtype=np.float64)
+
+
+def test_arrays_of_numbers_that_kernels_lack() -> None:
+    for function, words in (
+        (of_booleans, "elements would be booleans"),
+        (between_complex_numbers, "are complex numbers"),
+        (by_a_method_of_a_ufunc, "`np.multiply.reduce` is a method of a ufunc"),
+    ):
+        with pytest.raises(qgraph.KernelSyntaxError, match=words):
+            qgraph.kernel(function).plan(np.ones(3, complex))
+
+
 def moved(a: Any, x: Any, k: int) -> Any:
     x[1:] += np.roll(x * 2, k)[:-1]
     t = np.roll(a, -1, axis=1) + np.flip(a, axis=0)
@@ -208,6 +240,73 @@ def given_back(x: Any) -> Any:
     return x.reshape(2, 2)
 
 
+def read_in_a_loop(x: Any) -> None:
+    t = x.reshape(2, 2)
+    for i in range(4):
+        x[i] = t[(3 - i) // 2, (3 - i) % 2]
+
+
+def read_in_a_loop_in_order(x: Any) -> float:
+    t, s = x.reshape(2, 2), 0.0
+    for _ in qgraph.serial(range(3)):
+        s += t[0, 0]
+        x[0] += 1
+    return s
+
+
+def read_in_a_condition(x: Any) -> None:
+    t = x.reshape(2, 2)
+    while t[0, 0] < 8:
+        x[0] += 1
+
+
+def read_in_a_branch(x: Any) -> None:
+    t = x.reshape(2, 2)
+    if x[1] > 0:
+        x[0] = 5
+        x[2] = t[0, 0]
+
+
+def read_after_a_condition(x: Any) -> None:
+    t = x.reshape(2, 2)
+    if bumped(x) > 0:
+        x[3] = t[0, 0]
+
+
+def read_in_a_place(x: Any) -> None:
+    t = x.reshape(2, 2)
+    x[0] = x[int(t[0, 0])] = 3
+
+
+def without_a_name(x: Any) -> None:
+    for v in qgraph.serial(x.reshape(2, 2)):
+        x[0] += v[0]
+
+
+def copied_twice(x: Any) -> Any:
+    t = x.reshape(2, 2).ravel()
+    x[0] = 5
+    return t + 1
+
+
+def changed_in_a_copy_of_a_copy(x: Any) -> None:
+    np.diag(x.reshape(2, 2))[x[:2] > 0] += 1
+
+
+def changed_by_a_func_in_a_copy_of_a_copy(x: Any) -> Any:
+    return raised(x.reshape(2, 2).ravel())
+
+
+def beside_a_copy_of_a_copy(x: Any) -> None:
+    x[:] = x.reshape(2, 2).ravel() * raised(x)
+
+
+def conjugate(x: Any) -> Any:
+    t = x.conj()
+    x[0] = 7
+    return t + 1
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -218,6 +317,18 @@ def given_back(x: Any) -> Any:
         (in_one_expression, "is read after `x` has changed"),
         (compared, "is read after `x` has changed"),
         (given_back, "a part of an argument in NumPy"),
+        (read_in_a_loop, "this statement reads it, and changes the other array"),
+        (read_in_a_loop_in_order, "this statement reads it, and changes the other array"),
+        (read_in_a_condition, "this statement reads it, and changes the other array"),
+        (read_in_a_branch, "this statement reads it, and changes the other array"),
+        (read_after_a_condition, "this statement reads it, and changes the other array"),
+        (read_in_a_place, "this statement reads it, and changes the other array"),
+        (without_a_name, "this statement reads it, and changes the other array"),
+        (copied_twice, "is read after `x` has changed"),
+        (changed_in_a_copy_of_a_copy, "and is a copy here"),
+        (changed_by_a_func_in_a_copy_of_a_copy, "and is a copy here"),
+        (beside_a_copy_of_a_copy, "is read after `x` has changed"),
+        (conjugate, "is read after `x` has changed"),
     ],
 )
 def test_copies_that_are_views_in_numpy(function: Any, words: str) -> None:
@@ -232,6 +343,22 @@ def made_again(x: Any, steps: int) -> Any:
         y = t + 1
         x[:] = y
     return np.ravel(x) * 2
+
+
+def beside_a_change(x: Any, y: Any) -> Any:
+    t = x.reshape(2, 2)
+    for i in range(2):
+        y[i] = t[1, i] + t[0, i]
+    if y[0] > 1:
+        y[1] = t[1, 1]
+    x[0], x[1] = t[1, 0], t[1, 1]
+    y += x.conj()
+    x[:] = x.reshape(2, 2).T.ravel()
+    return y.conj() * 2
+
+
+def test_a_copy_that_is_read_before_a_change(check: Any) -> None:
+    check(beside_a_change, lambda: (np.arange(4.0), np.zeros(4)))
 
 
 def test_a_copy_that_is_made_again(check: Any) -> None:

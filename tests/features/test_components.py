@@ -109,6 +109,12 @@ def written(z: Any) -> None:
     r[1] = 1
 
 
+def of_a_copy(z: Any) -> Any:
+    r = z.reshape(-1, 1).imag
+    z[0] = 9j
+    return r + 1
+
+
 def part_of_a_part(z: Any) -> Any:
     return z.real[1:] * 2
 
@@ -126,6 +132,7 @@ def stored(z: Any) -> None:
         (of_real_numbers, r"`np.real\(x\)` shares its elements with .* in NumPy, and is a copy here"),
         (written_by_a_func, "this changes `z.real`, which shares its elements with `z` in NumPy, and is a copy here"),
         (written, r"this changes `np.imag\(z\)`, which shares its elements with `z` in NumPy, and is a copy here"),
+        (of_a_copy, "`z.reshape.-1, 1..imag` shares its elements with `z` in NumPy, and is a copy here"),
         (part_of_a_part, r"write that of a part, `z\[1:\].real`"),
         (stored, "what changes it as a loop"),
     ],

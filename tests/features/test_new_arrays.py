@@ -304,3 +304,12 @@ def test_an_array_that_others_know_keeps_its_elements(function: Any) -> None:
         qgraph.KernelSyntaxError, match=r"are not the same arrays in another order|chooses|one array or another"
     ):
         qgraph.kernel(function).plan(np.ones(3), 1)
+
+
+def inner_part(x: Any) -> Any:
+    return x[1:, 1:, 1:].copy()
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 3), (1, 3, 3), (3, 3, 1), (1, 1, 1)])
+def test_without_elements_along_some_axis(check: Any, shape: Any) -> None:
+    check(inner_part, lambda: (np.zeros(shape),))

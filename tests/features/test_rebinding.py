@@ -291,3 +291,9 @@ def moved_while_another_name_has_it(x, y, z, n):
 def test_names_of_arrays_that_change_places_later_are_told(rig):
     with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
         rig.kernel(moved_while_another_name_has_it)(*(rig.device(numbers(4)) for _ in range(3)), 2)
+
+
+def test_different_layouts_are_refused(rig):
+    u, v = rig.device(numbers(4)), rig.device(numbers(8))[::2]
+    with pytest.raises(qgraph.KernelTypeError, match="and becomes .* that lies otherwise in memory"):
+        rig.kernel(heat)(u, v, 2)

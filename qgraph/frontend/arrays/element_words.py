@@ -9,6 +9,7 @@ import numpy as np
 
 from qgraph.frontend.arrays.indexed_arrays import Maker, written
 from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import is_mask, rank
 from qgraph.source import as_written, copied
 
@@ -53,7 +54,9 @@ def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:
 
 
 def _conjugate(make: Maker, a: ast.expr) -> ast.expr:
-    return word(make.scope, np.conjugate, a)
+    kind = type_of_new_array(make.scope, a)
+    # The method gives real numbers back as they are, not in a new array.
+    return word(make.scope, np.conjugate if kind is None or kind.kind == "c" else np.real, a)
 
 
 def _round(make: Maker, a: ast.expr, decimals: ast.expr = _ZERO) -> ast.expr:

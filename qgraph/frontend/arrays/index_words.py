@@ -17,6 +17,7 @@ from qgraph.frontend.arrays.field_words import FIELDS
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
 from qgraph.frontend.inference.lookups import lookup_of
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank, view_word
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
@@ -99,16 +100,23 @@ def _linspace(
     *,
     dtype: ast.expr | None = None,
 ) -> Indexed:
-    kind = make.dtype(dtype)
+    # NumPy computes in the type of the ends where these are floats, and converts then.
+    computed = type_of_new_array(make.scope, written("a + b + 0.5", a=start, b=stop)) or np.dtype(np.float64)
+    kind = make.dtype(dtype, computed)
     if kind.kind != "f":
         raise make.refused(f"elements would be of type {kind}", "leave the dtype out, and convert in an assignment: t[:] = ...")
+    if computed.kind == "c":
+        raise make.refused("are complex numbers", "compute the real and imaginary parts: z = x + 1j * y")
     first, last, count = make.number(start), make.number(stop), make.size(num)
     ends = make.constant(endpoint)
 
     def element(indices: Indices) -> ast.expr:
-        numbers = {name: make.cast(value, np.dtype(np.float64)) for name, value in (("first", first), ("last", last))}
         steps = written("most(n - 1, 1)" if ends else "n", n=count, most=word(make.scope, max).func)
-        value = written("first + i * ((last - first) / n)", i=indices[0], n=steps, **numbers)
+        numbers = {name: make.cast(value, computed) for name, value in (("first", first), ("last", last))}
+        counts = {"i": indices[0], "n": steps}
+        if computed != np.float64:
+            counts = {name: make.cast(value, computed) for name, value in counts.items()}
+        value = written("first + i * ((last - first) / n)", **counts, **numbers)
         if not ends:
             return value
         return written("last if i == n - 1 and i > 0 else value", i=indices[0], n=count, value=value, **numbers)
@@ -123,6 +131,8 @@ def _arange(
     kinds = [make.type_of(each) for each in (low, high, step)]
     floats = any(kind.kind == "f" for kind in kinds)
     kind = make.dtype(dtype, np.float64 if floats else np.int64)
+    if kind == np.bool_:
+        raise make.refused("elements would be booleans", "compare: np.arange(n) != 0")
     first, last, by = (make.host(each) for each in (low, high, step))
     if floats:
         ceil = load(make.region.unit.host_object(math.ceil, "ceil"))

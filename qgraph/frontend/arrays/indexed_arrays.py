@@ -215,8 +215,8 @@ class Maker:
 
 
 def note_copy(unit: ProgramBuilder, scope: Scope, copy: Leaf, base: Leaf) -> None:
-    """Take note that ``copy`` shares its elements with ``base`` in NumPy, unless nobody else knows ``base``."""
-    if not is_private(unit, scope, "", frozenset({base.name}), base):
+    """Take note that ``copy`` shares its elements with ``base`` in NumPy, unless nobody else knows ``base`` or its base."""
+    if base.name in unit.copies or not is_private(unit, scope, "", frozenset({base.name}), base):
         unit.copies[copy.name] = base.name
 
 

@@ -131,6 +131,9 @@ def _made(region: Region, scope: Scope, value: ast.expr, node: ast.expr) -> Leaf
     component = _component_of(scope, value)
     shared = None if component is None else view_of(region, scope, component).leaf
     value = evaluated(region, scope, value)
+    if component is None and (component := _component_of(scope, value)) is not None:
+        # Of what has just been made: `z.reshape(2, 2).imag`.
+        shared = view_of(region, scope, component).leaf
     dtype = dtype or type_of_new_array(scope, value)
     body = Elements(region, scope)
     lengths = body.frame_all(value, exact=False)

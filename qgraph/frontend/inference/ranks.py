@@ -78,8 +78,7 @@ def _rank(scope: Scope, node: ast.expr, found: dict[ast.expr, int]) -> int:
 
 def _makes_array(scope: Scope, node: ast.Call) -> bool:
     """Whether a function or method of NumPy's gives a new array."""
-    bound = known(scope, node.func)
-    if isinstance(bound, Value):
+    if isinstance(bound := known(scope, node.func), Value):
         ranks = [rank(scope, argument) for argument in node.args]
         number = reduction(scope, node) or looks_up_number(bound.value, ranks)
         return not number and unsupported_functions.of_function(bound.value, of_arrays=any(ranks))

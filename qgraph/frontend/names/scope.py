@@ -281,8 +281,15 @@ class Scope:
         """``value``, which is ``owner.key``, is compiled in.
 
         Raises:
-            KernelSyntaxError: it is something else each time.
+            KernelSyntaxError: it is something else each time, as methods of NumPy's ufuncs are.
         """
+        if isinstance(owner, np.ufunc) and callable(value):
+            raise self.error(
+                f"`{ast.unparse(node)}` is a method of a ufunc that kernels do not know here",
+                node,
+                "known are np.add.outer of whole arrays, and np.add.at as a statement; to reduce write np.sum, np.prod, np.max "
+                "or np.min, to accumulate np.cumsum or np.cumprod",
+            )
         if not self._globals.compiled_in.attribute(owner, key, value):
             raise self._another_each_time(ast.unparse(node), node)
 

@@ -114,8 +114,10 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
     for name in moved:
         source = sources[name]
         if source is not None and _without_tail(source) != _without_tail(places.names[name]):
+            was, becomes = places.names[name].type, source.type
+            alike = " that lies otherwise in memory" if str(was) == str(becomes) else ""
             raise KernelTypeError(
-                f"`{name}` is {places.names[name].type}, and becomes {source.type} in a loop or branch",
+                f"`{name}` is {was}, and becomes {becomes}{alike} in a loop or branch",
                 scope.span(names_assigned([node])[name][0]),
                 hint="give it an array of the same dtype, number of dimensions and memory layout",
             )

@@ -1,13 +1,14 @@
 """Arrays that share their elements with another one in NumPy, and are copies here, such as `t = np.reshape(x, (2, 3))`.
 
 Nobody can tell as long as neither changes. Where the other one does, names of the copy have no meaning any more, which is told
-where they are read; a statement that writes the copy is refused.
+where they are read; a statement that writes the copy is refused, and so is a loop or branch that reads it and writes the other
+one.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, StructRef, ViewRef
@@ -16,20 +17,36 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.ir.program import HOST, Branch, Loop, Statement, effects_of
 
 _HINT = "copy the elements where it is made, np.copy(...), as NumPy does then, too"
+# Of these one statement of a plan may read after it has written.
+_COMPOUND = (ast.For, ast.While, ast.If, ast.Match)
 
 
 def refuse_changed_copies(unit: ProgramBuilder, scope: Scope, node: ast.stmt, statements: Sequence[Statement]) -> None:
     """Look at ``statements``, which were added last, for ``node``; names of copies that are none any more lose their meaning.
 
     Raises:
-        KernelSyntaxError: one writes a copy.
+        KernelSyntaxError: one writes a copy, or reads it when the other array may have changed in ``node``.
     """
+    gone: dict[str, str] = {}
     for statement in statements:
+        effects = effects_of(statement)
+        writes = effects.writes | ({*unit.copies.values()} if HOST in effects.writes else set())
+        changed = {each: written for written in writes for each in _copies_of(unit, written)}
+        # The next iteration of a loop sees what this one has written. In a branch, names have lost their meaning in time.
+        in_any_order = isinstance(statement, Loop) or (_reads_late(scope, node, changed) and not isinstance(statement, Branch))
+        for each, other in (gone | changed if in_any_order else gone).items():
+            if each in effects.reads and each not in writes:
+                shared = f"`{unit.leaves[each].path}` shares its elements with `{unit.leaves[other].path}` in NumPy"
+                raise KernelSyntaxError(
+                    f"{shared}, and is a copy here: this statement reads it, and changes the other array",
+                    scope.span(node),
+                    hint=_HINT,
+                )
+        gone |= changed
         if isinstance(statement, (Loop, Branch)):
             # Looked at when their bodies were laid out.
             continue
-        writes = effects_of(statement).writes
-        for written in writes | ({*unit.copies.values()} if HOST in writes else set()):
+        for written in writes:
             if written in unit.copies and written in unit.filled:
                 copy, base = unit.leaves[written], unit.leaves[unit.copies[written]]
                 raise KernelSyntaxError(
@@ -40,6 +57,15 @@ def refuse_changed_copies(unit: ProgramBuilder, scope: Scope, node: ast.stmt, st
             unit.filled.add(written)
             for copy_name in _copies_of(unit, written):
                 _forget(unit, scope, node, copy_name, written)
+
+
+def _reads_late(scope: Scope, node: ast.stmt, copies: Iterable[str]) -> bool:
+    """Whether a task of ``node`` may read one of ``copies`` after it has written something; most statements read first."""
+    if not isinstance(node, ast.Assign):
+        return isinstance(node, _COMPOUND)
+    several = len(node.targets) > 1 or isinstance(node.targets[0], (ast.Tuple, ast.List))
+    names = {each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return several and any(_is_of(scope.names[name], copy) for name in names & scope.names.keys() for copy in copies)
 
 
 def _copies_of(unit: ProgramBuilder, base: str) -> list[str]:

@@ -27,6 +27,8 @@ _HINT_OWN_CODE = "write it as a loop, or with numbers alone"
 _HINT_ARRAY = "take one element, a[0], or let a loop store one in each iteration; at kernel level x[:] = ... assigns them all"
 _HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
 _STORED = "is assigned to one element of an array"
+_COMPLEX = "a complex number is stored or converted as a number of type "
+_HINT_COMPLEX = "take its real part: z.real, or np.real(z) of a whole array"
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
@@ -78,6 +80,8 @@ def _hint(found: str) -> str:
         return _HINT_ELEMENT
     if _ARRAY_AS_SCALAR.search(found) or found.endswith(_STORED):
         return _HINT_ARRAY
+    if found.startswith(_COMPLEX):
+        return _HINT_COMPLEX
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
 
 
@@ -97,6 +101,9 @@ def sentence(error: BaseException) -> str:
         return own[0]
     if any(words in text for words in messages.LACKING):
         return "Numba has no code for a part of this line with the types of its values"
+    narrowed = messages.COMPLEX_STORED.search(text) or messages.COMPLEX_CONVERTED.search(text)
+    if narrowed:
+        return f"{_COMPLEX}{narrowed['type']}"
     inner = messages.INNER.findall(text)
     match = messages.NO_MATCH.search(text)
     if inner:
