@@ -297,3 +297,32 @@ def test_different_layouts_are_refused(rig):
     u, v = rig.device(numbers(4)), rig.device(numbers(8))[::2]
     with pytest.raises(qgraph.KernelTypeError, match="and becomes .* that lies otherwise in memory"):
         rig.kernel(heat)(u, v, 2)
+
+
+@qgraph.func
+def stepped(p, q, m):
+    t = 0
+    while t < m:
+        t += 1
+        for i in range(p.shape[0]):
+            q[i] += p[i]
+        p, q = q, p
+    return q, p
+
+
+def groups_that_overlap(x, y, z, n):
+    x, y = stepped(x, y, n)
+    w = 0
+    while w < n:
+        w += 1
+        x, z = z, x
+    z, x, y = x, y, z
+    x, y = stepped(x, y, n)
+    z[1] = -1
+    return x.sum(), y[0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4])
+def test_groups_of_arrays_that_change_places_overlap(check, n):
+    """The arrays that one name may be are not beside each other among all that the names of a later group may be."""
+    check(groups_that_overlap, lambda: (np.arange(6.0) + 30, np.arange(6.0) + 1, np.arange(6.0), n))

@@ -21,6 +21,7 @@ from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
 from qgraph.ir.trees import parsed
+from qgraph.source import copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,10 @@ def _make_selections(region: Region, scope: Scope, names: list[str], leaves: lis
     starts: list[ast.expr] = []
     for leaf in leaves:
         mine = _candidates(unit, leaf)
-        if not set(mine) <= set(candidates):
-            candidates += mine
-        first: ast.expr = ast.Constant(candidates.index(mine[0]))
+        candidates += [name for name in mine if name not in candidates]
         selection = unit.selections.get(leaf.name)
-        # A name that had a slot before counts from where its arrays stand in the longer list.
-        starts.append(first if selection is None else ast.BinOp(get_slot(selection.slot), ast.Add(), first))
+        places = [candidates.index(name) for name in mine]
+        starts.append(ast.Constant(places[0]) if selection is None else _place(get_slot(selection.slot), places))
     arrays = [unit.leaves[name] for name in candidates]
     made = [unit.selection(name, tuple(arrays)) for name in names]
     assert scope.frame is not None
@@ -208,6 +207,16 @@ def _make_selections(region: Region, scope: Scope, names: list[str], leaves: lis
     for name, leaf in zip(names, made, strict=True):
         scope.names[name] = LeafRef(leaf)
     return made
+
+
+def _place(slot: ast.expr, places: Sequence[int]) -> ast.expr:
+    """Of a name that had a slot before, the place of its array in a longer list, in which its arrays have ``places``."""
+    if places == [*range(places[0], places[0] + len(places))]:
+        return ast.BinOp(slot, ast.Add(), ast.Constant(places[0]))
+    found: ast.expr = ast.Constant(places[-1])
+    for at, place in reversed([*enumerate(places[:-1])]):
+        found = ast.IfExp(ast.Compare(copied(slot), [ast.Eq()], [ast.Constant(at)]), ast.Constant(place), found)
+    return found
 
 
 def _is_array(scope: Scope, name: str) -> bool:
