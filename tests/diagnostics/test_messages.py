@@ -353,8 +353,8 @@ def syntax_for_over_an_array():
 @bad(SYNTAX)
 def syntax_for_over_enumerate():
     def kernel(x):
-        for i, v in enumerate(x, 1):
-            x[i - 1] = v
+        for i, v in enumerate(x, x.shape[0]):
+            x[i - x.shape[0]] = v
 
     return kernel, (floats(),)
 

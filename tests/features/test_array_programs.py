@@ -74,6 +74,8 @@ def loops_over_elements(x: Any, a: Any, y: Any) -> Any:
         y[0] += v * np.sum(row)
     for k, row in enumerate(a):
         y[k] += k * row[1]
+    for k, row in enumerate(a, 2):
+        y[k - 2] += k * row[0]
     for v in qgraph.serial(x[1:]):
         total = total * 2 + v
     for row in qgraph.serial(a):
@@ -81,6 +83,8 @@ def loops_over_elements(x: Any, a: Any, y: Any) -> Any:
     for k, (v, w) in qgraph.serial(enumerate(zip(x, y))):
         total += k * v * w
         y += v
+    for k, v in qgraph.serial(enumerate(x[1:], start=-4)):
+        total += k * v
     return total
 
 

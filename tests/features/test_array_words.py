@@ -76,6 +76,7 @@ def moved(a: Any, x: Any, k: int) -> Any:
         np.diag(np.diag(a, -1), 2),
         np.diagonal(a, 1) * 2,
         np.diagonal(a, offset=-1) + 1,
+        a.diagonal() * 3 + a.diagonal(1)[0],
         np.repeat(x, 3),
         np.repeat(a, 2, axis=0),
         np.tile(x, 2),
@@ -398,3 +399,13 @@ def not_of_comparisons(x: Any, y: Any, n: Any) -> None:
 @pytest.mark.parametrize("n", [0, 3])
 def test_not_of_comparisons_with_any_number(check: Any, n: int) -> None:
     check(not_of_comparisons, lambda: (np.arange(7) % 5, np.zeros(7, np.int64), n))
+
+
+def of_grids(x: Any, y: Any) -> Any:
+    a, b = np.meshgrid(x, y, indexing="ij")
+    c, d = np.meshgrid(x, y, indexing="xy")
+    return a * 10 + b, c * 10 + d
+
+
+def test_grids_in_either_order(check: Any) -> None:
+    check(of_grids, lambda: (np.arange(3), np.arange(4.0)))

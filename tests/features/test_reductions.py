@@ -802,7 +802,8 @@ def close(x, y, z, rows, a, b):
         for i, j in qgraph.ndrange(*a.shape):
             a[i, j] = 0.5 * (a[i, j] + b[i, j])
         it += 1
-    return it, np.allclose(x, y), np.allclose(x[4:], x[4:], 0.1, 0)
+    named = np.allclose(x[4:], y[4:], rtol=0.1), np.allclose(x[4:], b=y[4:], atol=0.5), np.allclose(x, y, 0.1, atol=1e-3)
+    return it, np.allclose(x, y), np.allclose(x[4:], x[4:], 0.1, 0), named[0], named[1], named[2]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", *thorough("float64", "uint8", "bool")])

@@ -169,8 +169,11 @@ def grids(scope: Scope, node: ast.expr) -> ast.expr:
                 raise scope.error(f"`{as_written(node)}` is no grid that kernels know", node, "write np.mgrid[a:b, c:d]")
             bounds = [bound for each in slices for bound in (each.lower or ast.Constant(0), each.upper) if bound is not None]
             arrays: list[ast.expr] = [word(scope, grid_part, ast.Constant(axis), *bounds) for axis in range(len(slices))]
-        case ast.Call(args=[x, y], keywords=[]) if known_object(scope, node.func) is np.meshgrid:
-            arrays = [word(scope, _meshed, ast.Constant(axis), x, y) for axis in range(2)]
+        case ast.Call(args=[x, y], keywords=[*options]) if known_object(scope, node.func) is np.meshgrid:
+            if any(each.arg != "indexing" for each in options):
+                raise scope.error(f"`{as_written(node)}` has options that kernels do not know", node, "known is indexing='ij'")
+            order = [each.value for each in options]
+            arrays = [word(scope, _meshed, ast.Constant(axis), x, y, *order) for axis in range(2)]
         case ast.Call() if known_object(scope, node.func) is np.histogram:
             arrays = [ast.Subscript(copied(node), ast.Constant(part), ast.Load()) for part in range(2)]
         case _:
@@ -178,11 +181,14 @@ def grids(scope: Scope, node: ast.expr) -> ast.expr:
     return at_place(ast.Tuple([standing_for(each, node) for each in arrays], ast.Load()), node)
 
 
-def _meshed(make: Maker, axis: ast.expr, x: ast.expr, y: ast.expr) -> Indexed:
+def _meshed(make: Maker, axis: ast.expr, x: ast.expr, y: ast.expr, indexing: ast.expr = ast.Constant("xy")) -> Indexed:  # noqa: B008
     sources = make.array(x, 1), make.array(y, 1)
-    at = make.constant(axis)
-    extents = [sources[1].extents[0], sources[0].extents[0]]
-    return Indexed(extents, sources[at].dtype, lambda indices: sources[at].at([indices[1 - at]]))
+    at, order = make.constant(axis), make.constant(indexing)
+    if order not in ("xy", "ij"):
+        raise make.refused(f"`{as_written(indexing)}` is no order of axes", "write indexing='xy', or 'ij'")
+    first, second = sources if order == "ij" else sources[::-1]
+    along = at if order == "ij" else 1 - at
+    return Indexed([first.extents[0], second.extents[0]], sources[at].dtype, lambda indices: sources[at].at([indices[along]]))
 
 
 def _array(make: Maker, object: ast.expr, dtype: ast.expr | None = None) -> Indexed:
@@ -471,6 +477,7 @@ _METHODS: dict[str, Word] = {
     "reshape": _reshape_method,
     "ravel": _ravel,
     "flatten": _flatten,
+    "diagonal": _diagonal,
     "repeat": _repeat,
     "astype": _astype,
     **ELEMENTWISE_METHODS,

@@ -9,6 +9,7 @@ from qgraph import language
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known_object, rank
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.trees import at_place, load, stored
 from qgraph.source import as_written, standing_for
 
@@ -33,8 +34,10 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
     if not elements_iterated(scope, iterated):
         return node, []
     counter, target = _counted(scope, node, iterated)
+    start = 0
     if counter is not None:
         assert isinstance(iterated, ast.Call)
+        start = _start(iterated) or 0
         iterated = iterated.args[0]
     parts = _parts(scope, target, iterated)
     if parts is None:
@@ -45,7 +48,9 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
         )
     place = f"{node.lineno}_{node.col_offset}"
     variable = counter if counter is not None else stored(_variable(scope))
-    index = load(variable.id)
+    index: ast.expr = load(variable.id)
+    if start:
+        index = ast.BinOp(index, ast.Sub(), ast.Constant(start))
     # Names like a user's, of whom an array is not the kernel's alone.
     arrays: Parts = [(stored(f"array {k} of {place}"), array) for k, (_, array) in enumerate(parts)]
     names = [standing_for(load(name.id), array) for name, array in arrays if isinstance(name, ast.Name)]
@@ -55,7 +60,8 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
     length = lengths[0] if len(lengths) == 1 else word(scope, min, *lengths)
     loop = copy.copy(node)
     loop.target = variable
-    loop.iter = standing_for(word(scope, range, length), iterated)
+    bounds = [ast.Constant(start), ast.BinOp(length, ast.Add(), ast.Constant(start))] if start else [length]
+    loop.iter = standing_for(word(scope, range, *bounds), iterated)
     if isinstance(call, ast.Call) and around:
         loop.iter = ast.Call(call.func, [loop.iter], [])
     first: list[ast.stmt] = [
@@ -83,12 +89,24 @@ def _parts(scope: Scope, target: ast.expr, node: ast.expr) -> Parts | None:
 
 def _pairs_of(scope: Scope, node: ast.expr) -> object:
     """The function that gives pairs or more, of arrays; None for anything else."""
-    if not isinstance(node, ast.Call) or node.keywords or not node.args:
+    if not isinstance(node, ast.Call) or not node.args:
         return None
     function = known_object(scope, node.func)
-    if function is enumerate and len(node.args) == 1 and elements_iterated(scope, node.args[0]):
+    if function is enumerate and _start(node) is not None and elements_iterated(scope, node.args[0]):
         return function
-    return function if function is zip and all(rank(scope, each) for each in node.args) else None
+    return function if function is zip and not node.keywords and all(rank(scope, each) for each in node.args) else None
+
+
+def _start(node: ast.Call) -> int | None:
+    """What ``enumerate`` counts from, where that is a constant."""
+    match [*node.args[1:], *node.keywords]:
+        case []:
+            return 0
+        case [ast.keyword(arg="start", value=start)]:
+            return constant_of(start)
+        case [ast.expr() as start]:
+            return constant_of(start)
+    return None
 
 
 def _counted(scope: Scope, node: ast.For, iterated: ast.expr) -> tuple[ast.Name | None, ast.expr]:

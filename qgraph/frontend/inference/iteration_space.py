@@ -75,7 +75,8 @@ def _goes_over_arrays(scope: Scope, node: ast.expr) -> bool:
     """Whether ``node`` is an array, or `zip` or `enumerate` of some."""
     bound = quietly_static(scope, node.func) if isinstance(node, ast.Call) else None
     if isinstance(node, ast.Call) and isinstance(bound, Value) and bound.value in (zip, enumerate):
-        return all(_goes_over_arrays(scope, each) for each in node.args)
+        # Behind the array it may say where it counts from.
+        return all(_goes_over_arrays(scope, each) for each in (node.args if bound.value is zip else node.args[:1]))
     return rank(scope, node) > 0
 
 

@@ -102,9 +102,13 @@ def composed(scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def _close(scope: Scope, node: ast.Call) -> ast.expr:
-    if node.keywords:
-        raise scope.error(f"`{as_written(node)}` has options by name", node, "pass the tolerances by position: rtol, atol")
-    return word(scope, np.all, word(scope, np.isclose, *node.args))
+    names = ("a", "b", "rtol", "atol")
+    given = dict(zip(names, node.args, strict=False)) | {str(each.arg): each.value for each in node.keywords}
+    if len(node.args) > len(names) or not {"a", "b"} <= given.keys() <= {*names}:
+        raise scope.error(f"`{as_written(node)}` has options that kernels do not know", node, f"known are {', '.join(names)}")
+    if len(given) > 2:
+        given = {"rtol": ast.Constant(1e-05), "atol": ast.Constant(1e-08)} | given
+    return word(scope, np.all, word(scope, np.isclose, *(given[name] for name in names if name in given)))
 
 
 def _integral(scope: Scope, node: ast.Call) -> ast.expr:
