@@ -860,3 +860,24 @@ def test_integrals_of_matrices_are_refused(rig):
 
     with pytest.raises(qgraph.KernelSyntaxError, match="is no integral of a vector"):
         rig.kernel(kernel)(rig.device(np.ones((3, 3))), rig.device(np.ones(1)))
+
+
+def until_nothing_is_left(x, m, n):
+    k, turns = n, 0
+    while np.max(x[:k]) > 0:
+        k -= 1
+        turns += 1
+        if k == 0:
+            break
+    while x[m].min() > 0:
+        turns += 10
+        for i in range(m.shape[0]):
+            m[i] = False
+        if turns > n:
+            return turns
+    return turns + 100
+
+
+def test_a_test_that_a_break_leaves_out_may_be_of_nothing(rig):
+    for n in (1, 3):
+        rig.check(until_nothing_is_left, lambda n=n: (np.ones(4), np.arange(4) > 0, n))

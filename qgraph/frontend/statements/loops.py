@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
@@ -13,6 +13,7 @@ from qgraph.frontend.desugar.break_continue import LoopBody, lower_loop, unless
 from qgraph.frontend.desugar.element_loops import over_elements
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import LoopCall, loop_call
+from qgraph.frontend.inference.ranks import rank, reduction
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
 from qgraph.frontend.names.definite_assignment import names_assigned, names_read, needed_before, read_before
 from qgraph.frontend.names.function_frame import ADDED
@@ -29,7 +30,7 @@ from qgraph.frontend.statements.task_builder import get_slot, parallel_task, set
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Loop, Task
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import assign, at_place, load, parsed
+from qgraph.ir.trees import assign, at_place, load, names_in, parsed
 from qgraph.source import Span, as_written, copied, standing_for
 
 
@@ -182,14 +183,24 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
 
 
 def _test_again(inner: Region, scope: Scope, lowered: LoopBody, node: ast.While) -> ast.expr:
-    """The test after an iteration: a ``break`` leaves it out, which shows where funcs in it change arrays."""
-    calls = (child for child in ast.walk(node.test) if isinstance(child, ast.Call))
-    if lowered.broke is None or not any(is_inlined(inner.unit, scope, call) for call in calls):
+    """The test after an iteration: a ``break`` leaves it out, which shows where it changes arrays or is of nothing."""
+    calls = [child for child in ast.walk(node.test) if isinstance(child, ast.Call)]
+    changed = names_assigned(node.body).keys()
+    shows = any(is_inlined(inner.unit, scope, call) or _may_be_of_nothing(scope, call, changed) for call in calls)
+    if lowered.broke is None or not shows:
         return node.test
     held = f"{ADDED}tested{node.lineno}_{node.col_offset}"
     test = assign(held, node.test, node.test)
     inner.block(scope, [assign(held, ast.Constant(False), node.test), unless(frozenset({lowered.broke}), [test], node)])
     return at_place(load(held), node.test)
+
+
+def _may_be_of_nothing(scope: Scope, call: ast.Call, changed: Collection[str]) -> bool:
+    """Whether ``call`` is an extreme, which nothing has, of a part of an array that names in ``changed`` or a mask tell."""
+    if reduction(scope, call) not in ("min", "max", "argmin", "argmax", "ptp"):
+        return False
+    parts = [child.slice for child in ast.walk(call) if isinstance(child, ast.Subscript)]
+    return any(names_in(part) & set(changed) or rank(scope, part) for part in parts)
 
 
 def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
