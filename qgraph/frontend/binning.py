@@ -99,12 +99,27 @@ def counted(x: Any, counts: Any, weights: Any = None) -> Any:
 
 
 @func
-def binned(x: Any, edges: Any, counts: Any, weights: Any = None) -> Any:
+def bin_of(edges: Any, value: Any, even: Static) -> Any:
+    """The bin of ``value``, which is in one of those between ``edges``; ``even``: they are about as wide as each other."""
+    last = edges.shape[0] - 1
+    if static(not even):
+        return min(edges_below(edges, value, False), last) - 1
+    # A guess, which rounding may miss: the edges decide.
+    place = max(min(int((value - edges[0]) * (last / (edges[last] - edges[0]))), last - 1), 0)
+    while place > 0 and value < edges[place]:
+        place -= 1
+    while place < last - 1 and value >= edges[place + 1]:
+        place += 1
+    return place
+
+
+@func
+def binned(x: Any, edges: Any, counts: Any, even: Static, weights: Any = None) -> Any:
     """The same in the bins between ``edges``, the last of which has its upper edge; elements elsewhere count nowhere."""
     last = counts.shape[0]
     for i in range(x.shape[0]):
         if x[i] >= edges[0] and x[i] <= edges[last]:
-            place = min(edges_below(edges, x[i], False), last) - 1
+            place = bin_of(edges, x[i], even)
             if weights is None:
                 counts[place] += 1
             else:

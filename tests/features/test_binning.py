@@ -137,3 +137,19 @@ def test_in_a_loop(check: Any) -> None:
 def test_they_are_compiled_for_cuda() -> None:
     tasks = qgraph.kernel(backend="cuda")(two_histograms).ptx(np.ones(9), np.ones(3), 3)
     assert all(".entry" in text for text in tasks.values())
+
+
+def of_even_bins(x: Any, k: Any, n: int, low: float) -> Any:
+    return np.histogram(x, n)[0], np.histogram(x, n, (low, 0.7))[0], np.histogram(k, n)[0], np.histogram(x * 0 + 1e9, n)[0]
+
+
+@pytest.mark.parametrize("n", [1, 7, 30, 100])
+def test_elements_at_the_edges_of_even_bins(check: Any, n: int) -> None:
+    """The product that guesses a bin is rounded, on either side of an edge."""
+
+    def args() -> tuple[Any, ...]:
+        edges = np.linspace(0.1, 0.7, n + 1)
+        x = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1), np.arange(30) / 30])
+        return x, np.arange(-40, 60) ** 3, n, 0.1
+
+    check(of_even_bins, args)

@@ -82,7 +82,8 @@ def histogram_part(
         raise make.refused("a density is asked for", "divide the counts by their sum and the widths of the bins")
     if of.dtype.kind not in "iuf":
         raise make.refused(f"`{as_written(a)}` is of type {of.dtype}", "convert it to numbers that have an order")
-    if rank(make.scope, bins):
+    even = not rank(make.scope, bins)
+    if not even:
         edges = make.place(bins)
         _check_order(make, edges)
         length = make.array(edges, 1).extents[0]
@@ -96,7 +97,7 @@ def histogram_part(
     size = make.derived("max(0, n - 1)", n=length)
     counts = make.made(Indexed([size], kind, lambda _: make.cast(ast.Constant(0), kind)))
     make.check("n >= 1", f"`{as_written(bins).replace('%', '%%')}` gives %d bins", "give at least one", n=size)
-    _called(make, "binned", make.place(a), edges, _named(make, counts), *_weights(make, of, weights))
+    _called(make, "binned", make.place(a), edges, _named(make, counts), ast.Constant(even), *_weights(make, of, weights))
     return counts
 
 
