@@ -88,13 +88,14 @@ def counted(x: Any, counts: Any, weights: Any = None) -> Any:
     """Add 1, or ``weights``, to ``counts`` at ``x``; how many of them are no places there."""
     wrong = 0
     for i in range(x.shape[0]):
+        wrong += x[i] < 0 or x[i] >= counts.shape[0]
+    # A loop of its own: beside no other sum it has copies of the counts.
+    for i in range(x.shape[0]):
         if x[i] >= 0 and x[i] < counts.shape[0]:
             if weights is None:
                 counts[x[i]] += 1
             else:
                 counts[x[i]] += weights[i]
-        else:
-            wrong += 1
     return wrong
 
 

@@ -241,11 +241,13 @@ def _choices() -> Iterator[Operation]:
         np.minimum,
         lambda rules, code: rules.extreme_of_two(code.minimum, largest=False),
         integers=_least,
+        reassociable=intrinsics.reassociable_minimum,
     )
     yield typed(
         np.maximum,
         lambda rules, code: rules.extreme_of_two(code.maximum, largest=True),
         integers=_greatest,
+        reassociable=intrinsics.reassociable_maximum,
     )
     yield typed(np.fmin, lambda rules, code: rules.extreme_of_two(code.fmin, largest=False))
     yield typed(np.fmax, lambda rules, code: rules.extreme_of_two(code.fmax, largest=True))

@@ -297,6 +297,16 @@ def reassociable_max(a: Any, b: Any) -> Any:
     return max(a, b)
 
 
+def reassociable_minimum(a: Any, b: Any) -> Any:
+    """``np.minimum(a, b)``, one of many whose order the compiler may choose: a nan wins, and of two zeros either."""
+    return np.minimum(a, b)
+
+
+def reassociable_maximum(a: Any, b: Any) -> Any:
+    """``np.maximum(a, b)`` in the same way."""
+    return np.maximum(a, b)
+
+
 def set_condition(slots: Any, index: int, handle: int, value: int) -> None:
     """Decide a kernel-level loop or branch: through its conditional handle in a graph, else in scratch slot ``index``."""
     slots[index] = value

@@ -111,6 +111,7 @@ def _as_numpys(operation: Operation, ufunc: np.ufunc) -> Operation:
         result="first" if first else known.result,
         integers=operation.integers,
         takes=operation.takes,
+        reassociable=operation.reassociable,
     )
 
 

@@ -94,6 +94,14 @@ def _reassociable() -> Iterator[Operation]:
         interval=intervals.corners(max),
         takes_ambiguous=True,
     )
+    yield typed(
+        intrinsics.reassociable_minimum,
+        lambda rules, code: rules.extreme_of_two(code.reassociable_numpys(largest=False), largest=False),
+    )
+    yield typed(
+        intrinsics.reassociable_maximum,
+        lambda rules, code: rules.extreme_of_two(code.reassociable_numpys(largest=True), largest=True),
+    )
 
 
 def _of_generated_code() -> Iterator[Operation]:

@@ -285,7 +285,8 @@ def _roll(make: Maker, a: ast.expr, shift: ast.expr, axis: ast.expr | None = Non
     at = 0 if axis is None else make.axis(axis, len(of.extents))
 
     def element(indices: Indices) -> ast.expr:
-        moved = written("(i - by) % n", i=indices[at], by=by, n=of.extents[at])
+        # The remainder of the shift, which is the same for all of them, and a comparison: no division for each.
+        moved = written("i - by % n if i >= by % n else i - by % n + n", i=indices[at], by=by, n=of.extents[at])
         return of.at([*indices[:at], moved, *indices[at + 1 :]])
 
     return Indexed(of.extents, of.dtype, element)

@@ -362,6 +362,19 @@ def reassociable_extreme(*, largest: bool) -> Emitter:
     return emit
 
 
+def reassociable_numpys(*, largest: bool) -> Emitter:
+    """NumPy's ``minimum`` or ``maximum`` of two, as LLVM knows it on the CPU, where it vectorises many."""
+    exact, name = (maximum, "llvm.maximum") if largest else (minimum, "llvm.minimum")
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        if context.libdevice or sig.return_type not in (types.float32, types.float64):
+            return exact(context, builder, sig, args)
+        kind = args[0].type
+        return builder.call(builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind])), args)
+
+    return emit
+
+
 def clip(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """NumPy's ``clip``: ``minimum(maximum(a, low), high)``."""
     a, low, high = args
