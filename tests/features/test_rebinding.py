@@ -272,11 +272,6 @@ def added_to_one_that_may_be_the_same(x, y, z, n):
             z[i] += psi[x.shape[0] - 1 - i]
 
 
-def test_a_loop_over_arrays_of_two_groups_is_told(rig):
-    with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
-        rig.kernel(added_to_one_that_may_be_the_same)(*(rig.device(numbers(4)) for _ in range(3)), 2)
-
-
 def moved_while_another_name_has_it(x, y, z, n):
     for t in qgraph.serial(range(n)):
         u, v = x, y
@@ -288,9 +283,10 @@ def moved_while_another_name_has_it(x, y, z, n):
             z[i] += u[x.shape[0] - 1 - i]
 
 
-def test_names_of_arrays_that_change_places_later_are_told(rig):
+@pytest.mark.parametrize("kernel", [added_to_one_that_may_be_the_same, moved_while_another_name_has_it])
+def test_loops_over_arrays_that_may_be_the_same_are_told(rig, kernel):
     with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
-        rig.kernel(moved_while_another_name_has_it)(*(rig.device(numbers(4)) for _ in range(3)), 2)
+        rig.kernel(kernel)(*(rig.device(numbers(4)) for _ in range(3)), 2)
 
 
 def test_different_layouts_are_refused(rig):

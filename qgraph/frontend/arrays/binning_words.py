@@ -62,8 +62,7 @@ def _weights(make: Maker, of: Source, weights: ast.expr | None) -> list[ast.expr
     given = make.array(weights, 1)
     text = as_written(weights).replace("%", "%%")
     found = f"`{text}` has length %d, and `{as_written(of.node).replace('%', '%%')}` %d"
-    if ast.unparse(given.extents[0].code) != ast.unparse(of.extents[0].code):
-        make.check("a == b", found, "give one weight for each element", a=given.extents[0], b=of.extents[0])
+    make.same(given.extents[0], of.extents[0], found, "give one weight for each element")
     return [make.place(weights)]
 
 

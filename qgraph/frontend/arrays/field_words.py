@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.names.bindings import Extent
 from qgraph.source import as_written
 
 _ZERO, _ONE = ast.Constant(0), ast.Constant(1)
@@ -22,10 +20,6 @@ _PLACES = {
     "symmetric": "i % (2 * n) if i % (2 * n) < n else 2 * n - 1 - i % (2 * n)",
     "reflect": "i % most(2 * n - 2, 1) if i % most(2 * n - 2, 1) < n else 2 * n - 2 - i % most(2 * n - 2, 1)",
 }
-
-
-def _cast(make: Maker, value: ast.expr, given: np.dtype[Any], wanted: np.dtype[Any]) -> ast.expr:
-    return value if given == wanted else make.cast(value, wanted)
 
 
 def _pad(
@@ -85,7 +79,7 @@ def _gradient(make: Maker, f: ast.expr, spacing: ast.expr = _ONE, *, axis: ast.e
     def element(indices: Indices) -> ast.expr:
         def value(text: str) -> ast.expr:
             place = written(text, i=indices[at], n=n)
-            return _cast(make, of.at([*indices[:at], place, *indices[at + 1 :]]), of.dtype, kind)
+            return make.cast(of.at([*indices[:at], place, *indices[at + 1 :]]), kind, of.dtype)
 
         rise = ast.BinOp(value("i + 1 if i < n - 1 else i"), ast.Sub(), value("i - 1 if i > 0 else i"))
         run = written("2.0 * h if i > 0 and i < n - 1 else 1.0 * h", i=indices[at], n=n, h=step)
@@ -101,24 +95,19 @@ def _interp(
     kind = np.dtype(np.float64)
     if any(each.dtype.kind == "c" for each in (of, places, values)):
         raise make.refused("are complex numbers", "interpolate the real and the imaginary parts")
-    _same(make, places.extents[0], values.extents[0], "there are %d places and %d values", "give one value for each place")
+    make.same(places.extents[0], values.extents[0], "there are %d places and %d values", "give one value for each place")
     make.check("n > 0", "there are %d places", "give one at least", n=places.extents[0])
     ends = [None if each is None else make.number(each) for each in (left, right)]
     search = make.region.unit.funcs["interpolated"]
 
     def element(indices: Indices) -> ast.expr:
-        first = _cast(make, values.at([_ZERO]), values.dtype, kind) if ends[0] is None else make.cast(ends[0], kind)
+        first = make.cast(values.at([_ZERO]), kind, values.dtype) if ends[0] is None else make.cast(ends[0], kind)
         last_at = written("n - 1", n=values.extents[0])
-        last = _cast(make, values.at([last_at]), values.dtype, kind) if ends[1] is None else make.cast(ends[1], kind)
-        given = _cast(make, of.at(indices), of.dtype, kind)
+        last = make.cast(values.at([last_at]), kind, values.dtype) if ends[1] is None else make.cast(ends[1], kind)
+        given = make.cast(of.at(indices), kind, of.dtype)
         return word(make.scope, search, given, make.place(xp), make.place(fp), first, last)
 
     return Indexed(of.extents, kind, element)
-
-
-def _same(make: Maker, one: Extent, other: Extent, found: str, hint: str) -> None:
-    if ast.unparse(one.code) != ast.unparse(other.code):
-        make.check("a == b", found, hint, a=one, b=other)
 
 
 def _cross(make: Maker, a: ast.expr, b: ast.expr) -> Indexed:
@@ -132,12 +121,12 @@ def _cross(make: Maker, a: ast.expr, b: ast.expr) -> Indexed:
         if len(each.extents) not in (1, len(longest.extents)):
             raise make.refused("the arrays have other numbers of dimensions", hint)
         for one, other in zip(each.extents[:-1], longest.extents, strict=False):
-            _same(make, one, other, "the arrays have lengths %d and %d", hint)
+            make.same(one, other, "the arrays have lengths %d and %d", hint)
 
     def element(indices: Indices) -> ast.expr:
         def component(of: Source, ahead: int) -> ast.expr:
             inside = [*(indices[:-1] if len(of.extents) > 1 else ()), written("(k + d) % 3", k=indices[-1], d=ahead)]
-            return _cast(make, of.at(inside), of.dtype, kind)
+            return make.cast(of.at(inside), kind, of.dtype)
 
         left, right = sources
         parts = [component(left, 1), component(right, 2), component(left, 2), component(right, 1)]
@@ -155,7 +144,7 @@ def _kron(make: Maker, a: ast.expr, b: ast.expr) -> Indexed:
     def element(indices: Indices) -> ast.expr:
         outer = [written("i // n", i=i, n=n) for i, n in zip(indices, right.extents, strict=True)]
         inner = [written("i % n", i=i, n=n) for i, n in zip(indices, right.extents, strict=True)]
-        factors = [_cast(make, of.at(at), of.dtype, kind) for of, at in ((left, outer), (right, inner))]
+        factors = [make.cast(of.at(at), kind, of.dtype) for of, at in ((left, outer), (right, inner))]
         return ast.BinOp(factors[0], ast.Mult(), factors[1])
 
     extents = [make.product([m, n]) for m, n in zip(left.extents, right.extents, strict=True)]

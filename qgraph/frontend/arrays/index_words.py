@@ -16,7 +16,7 @@ from qgraph.frontend.arrays.element_words import ELEMENTWISE, ELEMENTWISE_METHOD
 from qgraph.frontend.arrays.field_words import FIELDS
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Indices, Maker, Source, written
 from qgraph.frontend.inference.indexing import ONE, ZERO, number, word
-from qgraph.frontend.inference.lookups import lookup_of
+from qgraph.frontend.inference.lookups import number_looked_up
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank, view_word
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
@@ -37,7 +37,7 @@ def index_word(scope: Scope, node: ast.AST) -> tuple[Word, list[ast.expr]] | Non
     func, bound = node.func, known(scope, node.func)
     if isinstance(bound, Value):
         found = next((word for function, word in _FUNCTIONS if function is bound.value), None)
-        none = found is None or view_word(scope, node) is not None or lookup_of(scope, node) is not None
+        none = found is None or view_word(scope, node) is not None or number_looked_up(scope, node) is not None
         return None if none or found is None else (found, node.args)
     if bound is not None or not isinstance(func, ast.Attribute):
         return None
@@ -216,11 +216,7 @@ def _chosen(make: Maker, index: ast.expr, values: Sequence[ast.expr], kind: np.d
 def _converted(make: Maker, a: ast.expr, dtype: ast.expr | None) -> Indexed:
     of = make.array(a)
     kind = make.dtype(dtype, of.dtype)
-    return Indexed(of.extents, kind, lambda indices: _as(make, of.at(indices), of.dtype, kind))
-
-
-def _as(make: Maker, value: ast.expr, given: np.dtype[Any], wanted: np.dtype[Any]) -> ast.expr:
-    return value if given == wanted else make.cast(value, wanted)
+    return Indexed(of.extents, kind, lambda indices: make.cast(of.at(indices), kind, of.dtype))
 
 
 def _astype(make: Maker, a: ast.expr, dtype: ast.expr) -> Indexed:
@@ -337,7 +333,7 @@ def _joined(make: Maker, sources: list[Source], at: int) -> Indexed:
     def element(indices: Indices) -> ast.expr:
         def part(of: Source, start: Extent) -> ast.expr:
             inside = [*indices[:at], written("i - start", i=indices[at], start=start), *indices[at + 1 :]]
-            return _as(make, of.at(inside), of.dtype, kind)
+            return make.cast(of.at(inside), kind, of.dtype)
 
         result = part(sources[-1], starts[-2])
         for of, start, stop in reversed([*zip(sources[:-1], starts, starts[1:-1], strict=False)]):
@@ -356,12 +352,10 @@ def _same_extents(make: Maker, sources: Sequence[Source], *, but: int = -1) -> N
             found = "`{}` has {} dimensions, and `{}` {}".format(*several[0], *several[1])
             raise make.refused(found, "give the arrays as many dimensions: x[:, None]")
         for axis, (one, other) in enumerate(zip(first.extents, each.extents, strict=True)):
-            if axis == but or ast.unparse(one.code) == ast.unparse(other.code):
-                continue
             texts = [as_written(source.node).replace("%", "%%") for source in (each, first)]
             found = f"`{texts[0]}` has length %d along axis {axis}, and `{texts[1]}` %d"
-            hint = "arrays that are joined have one shape, but for the axis along which they are"
-            make.check("a == b", found, hint, a=other, b=one)
+            if axis != but:
+                make.same(other, one, found, "arrays that are joined have one shape, but for the axis along which they are")
 
 
 def _stack(make: Maker, arrays: ast.expr, axis: ast.expr = _ZERO) -> Indexed:

@@ -150,6 +150,11 @@ class Maker:
         note = f"{found!r} % ({', '.join(ast.unparse(each) for each in hosts.values())})"
         self.region.unit.host_value(test, self.scope.span(self.node), "shape", text=hint, note=note)
 
+    def same(self, one: Extent, other: Extent, found: str, hint: str) -> None:
+        """Let calls be refused where two extents differ."""
+        if ast.unparse(one.code) != ast.unparse(other.code):
+            self.check("a == b", found, hint, a=one, b=other)
+
     def sizes(self, node: ast.expr) -> list[Extent]:
         """The sizes of a shape."""
         return [self.size(each) for each in self.parts(node)]
@@ -185,9 +190,9 @@ class Maker:
             raise self.refused(f"the type of `{as_written(node)}` is not known before the launch", "give a dtype")
         return found
 
-    def cast(self, value: ast.expr, dtype: np.dtype[Any]) -> ast.expr:
-        """``value`` as a number of ``dtype``."""
-        return word(self.scope, dtype.type, value)
+    def cast(self, value: ast.expr, dtype: np.dtype[Any], given: np.dtype[Any] | None = None) -> ast.expr:
+        """``value``, which is of type ``given`` where that is known, as a number of ``dtype``."""
+        return value if given == dtype else word(self.scope, dtype.type, value)
 
     def refused(self, found: str, hint: str) -> KernelSyntaxError:
         """An argument that is not understood."""
