@@ -270,6 +270,14 @@ def test_who_solves(kernel, n):
     assert any("shfl.sync" in text for text in texts.values()) == (n not in (12, 33))
 
 
+@pytest.mark.needs("compiler")
+def test_one_thread_solves_into_another_type():
+    """A warp stores numbers of the type of the matrix."""
+    a, x = np.zeros((4, 13, 13), np.float32), np.zeros((4, 13))
+    texts = qgraph.kernel(one_vector, backend="cuda").ptx(a, a[0, :4], x)
+    assert not any("shfl.sync" in text for text in texts.values())
+
+
 @qgraph.func
 def counted_place(asked, order, i):
     asked[i] += 1

@@ -192,7 +192,8 @@ class Maker:
 
     def cast(self, value: ast.expr, dtype: np.dtype[Any], given: np.dtype[Any] | None = None) -> ast.expr:
         """``value``, which is of type ``given`` where that is known, as a number of ``dtype``."""
-        return value if given == dtype else word(self.scope, dtype.type, value)
+        # NumPy takes None for float64 where it compares types.
+        return value if given is not None and given == dtype else word(self.scope, dtype.type, value)
 
     def refused(self, found: str, hint: str) -> KernelSyntaxError:
         """An argument that is not understood."""
