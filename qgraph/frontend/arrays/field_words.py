@@ -187,7 +187,9 @@ def _einsum(make: Maker, subscripts: ast.expr, *operands: ast.expr) -> ast.expr:
     if any(each.dtype.kind not in "fc" and each.dtype not in (np.int64, np.uint64) for each in sources):
         raise make.refused("are narrow integers, whose sum wraps", "convert them: x.astype(np.int64)")
     places = [make.place(each) for each in operands]
-    if arrow and any(_alike(text, product) for product in _PRODUCTS):
+    # PyTorch has no stacks of integer matrices on a GPU.
+    products = _PRODUCTS if all(each.dtype.kind in "fc" for each in sources) else _PRODUCTS[:-1]
+    if arrow and any(_alike(text, product) for product in products):
         return ast.BinOp(places[0], ast.MatMult(), places[1])
     summed = [each for each in dict.fromkeys(inputs.replace(",", "")) if each not in result]
     order = [*result, *summed]
