@@ -3,12 +3,14 @@
 ``python -m benchmarks.programs [--only poisson ...] [--without Warp ...] [--quick] [--device cpu]``
 
 A peer that cannot be imported is listed as missing: ``pip install quadrants==1.3.3 warp-lang==1.19.0 cupy-cuda13x==14.2.0``.
+One in which a program is not written has no row.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from benchmarks import panels, parts, timing
 from benchmarks.peers import Device, Run
 from benchmarks.results import Answer
 
-PROGRAMS = ("poisson", "fdtd", "boltzmann", "pagerank", "newton")
+PROGRAMS = ("poisson", "fdtd", "boltzmann", "boltzmann3", "pagerank", "newton")
 FUSED = "qgraph, fuse=True"
 # The name of each peer, and of its module.
 PEERS = {"qgraph": "qgraph", FUSED: "qgraph", "Quadrants": "quadrants", "Warp": "warp", "CuPy": "cupy"}
@@ -34,7 +36,8 @@ def begin(device: Device) -> Answer:
 
 def measure(program: str, answer: Answer, quick: bool, device: Device) -> None:
     """The rows of one program: each peer's answer is checked, then all take turns."""
-    present = parts.present(answer, PEERS, device)
+    written = {peer: library for peer, library in PEERS.items() if importlib.util.find_spec(_module(program, peer))}
+    present = parts.present(answer, written, device)
     problem_module = importlib.import_module(f"benchmarks.whole.{program}.problem")
     for problem in problem_module.problems(quick):
         runs = {}
@@ -51,13 +54,17 @@ def measure(program: str, answer: Answer, quick: bool, device: Device) -> None:
 
 def checked(program: str, peer: str, problem: Any, device: Device) -> tuple[Run, dict[str, Any]]:
     """A program made ready and run once, its answer compared with the reference, and what it counted."""
-    make = importlib.import_module(f"benchmarks.whole.{program}.in_{PEERS[peer]}").make
+    make = importlib.import_module(_module(program, peer)).make
     run: Run = make(problem, device, fuse=True) if peer == FUSED else make(problem, device)
     run.action()
     run.wait()
     found = run.answer()
     problem.check(found)
     return run, {name: value for name, value in found.items() if isinstance(value, int)}
+
+
+def _module(program: str, peer: str) -> str:
+    return f"benchmarks.whole.{program}.in_{PEERS[peer]}"
 
 
 def _time(run: Run, quick: bool) -> timing.Timing:

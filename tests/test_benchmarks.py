@@ -25,7 +25,7 @@ from benchmarks import (
 )
 from benchmarks.ladders import RUNGS
 from benchmarks.memory import problems
-from benchmarks.programs import PROGRAMS, begin, checked
+from benchmarks.programs import PROGRAMS, begin, checked, measure
 from benchmarks.raw_c import Missing
 from benchmarks.results import Answer
 from benchmarks.rungs import in_qgraph
@@ -62,6 +62,15 @@ def test_a_peer_with_a_wrong_answer_is_missing_and_qgraph_is_not_forgiven():
     assert answer.missing == {"fdtd: Warp": "wrong answer: off by one"}
     with pytest.raises(AssertionError):
         parts.attempt(answer, "fdtd", "qgraph", wrong)
+
+
+def test_a_peer_in_which_a_program_is_not_written_is_not_missing():
+    answer = begin("cpu")
+    measure("boltzmann3", answer, True, "cpu")
+    assert (
+        {"qgraph", "qgraph, fuse=True"} <= {row["peer"] for row in answer.rows} <= {"qgraph", "qgraph, fuse=True", "Quadrants"}
+    )
+    assert set(answer.missing) <= {"CuPy", "Quadrants"}
 
 
 def test_a_peer_that_is_ahead_misses_the_target():
