@@ -19,7 +19,7 @@ from benchmarks import panels, parts, timing
 from benchmarks.peers import Device, Run
 from benchmarks.results import Answer
 
-PROGRAMS = ("poisson", "fdtd", "boltzmann", "boltzmann3", "heat3", "gray_scott", "shallow", "pagerank", "newton")
+PROGRAMS = ("poisson", "fdtd", "boltzmann", "boltzmann3", "heat3", "gray_scott", "shallow", "molecules", "pagerank", "newton")
 FUSED = "qgraph, fuse=True"
 # The name of each peer, and of its module.
 PEERS = {"qgraph": "qgraph", FUSED: "qgraph", "Quadrants": "quadrants", "Warp": "warp", "CuPy": "cupy"}
