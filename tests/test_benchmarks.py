@@ -42,6 +42,15 @@ def test_a_program_is_right(program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+def test_bytes_and_operations_of_a_program_grow_with_its_size(program):
+    (small, large) = (
+        importlib.import_module(f"benchmarks.whole.{program}.problem").problems(quick)[0] for quick in (True, False)
+    )
+    for few, more in ((small.traffic, large.traffic), (small.operations, large.operations)):
+        assert few is more is None or 0 < few < more
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_a_wrong_answer_is_noticed(program):
     problem = importlib.import_module(f"benchmarks.whole.{program}.problem").problems(True)[0]
     run = importlib.import_module(f"benchmarks.whole.{program}.in_qgraph").make(problem, "cpu")

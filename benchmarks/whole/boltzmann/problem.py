@@ -36,6 +36,19 @@ class Problem:
         return f"{self.side:,}^2, {self.steps:,} steps"
 
     @property
+    def traffic(self) -> int:
+        """Bytes that one call must move: each step reads and writes each population of each cell once."""
+        return self.steps * self.side**2 * 9 * 2 * 4
+
+    @property
+    def operations(self) -> int:
+        """Additions, multiplications and divisions of one call, as in_qgraph.py has them: 107 a cell and step.
+
+        What the lid adds to its row does not count.
+        """
+        return self.steps * self.side**2 * 107
+
+    @property
     def rest(self) -> np.ndarray[Any, Any]:
         """The populations of a fluid at rest, (9, side, side)."""
         return np.broadcast_to(np.float32(WEIGHTS)[:, None, None], (9, self.side, self.side)).copy()

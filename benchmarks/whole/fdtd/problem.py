@@ -31,6 +31,19 @@ class Problem:
         return f"{self.side:,}^2, {self.steps:,} steps"
 
     @property
+    def traffic(self) -> int:
+        """Bytes that one call must move: each of the two sweeps of a step reads and writes an element of a field once."""
+        n = self.side
+        magnetic = n * n - 1 + 4 * (n - 1) ** 2
+        electric = 2 * (n - 2) ** 2 + 2 * (n - 1) * (n - 2)
+        return self.steps * (magnetic + electric) * 4
+
+    @property
+    def operations(self) -> int:
+        """Additions and multiplications of one call, as in_qgraph.py has them: 6 and 5 where a step writes."""
+        return self.steps * (6 * (self.side - 1) ** 2 + 5 * (self.side - 2) ** 2)
+
+    @property
     def pulse(self) -> np.ndarray[Any, Any]:
         """The electric field at the beginning, off the middle; there is no magnetic field then."""
         x = np.arange(self.side)

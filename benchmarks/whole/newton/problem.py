@@ -53,6 +53,16 @@ class Problem:
         """As in the table."""
         return f"{self.environments:,} x {UNKNOWNS} unknowns, {CONTACTS} contacts"
 
+    @property
+    def traffic(self) -> None:
+        """None: it depends on how many iterations each environment takes."""
+        return
+
+    @property
+    def operations(self) -> None:
+        """None: they depend on how many iterations and trials each environment takes."""
+        return
+
     @functools.cached_property
     def bodies(self) -> Bodies:
         """The environments."""

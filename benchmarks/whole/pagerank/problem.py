@@ -41,6 +41,36 @@ class Problem:
         """As in the table."""
         return f"{self.nodes:,} nodes, {len(self.links.source):,} links"
 
+    @property
+    def traffic(self) -> None:
+        """None: it depends on the number of iterations, for which `traffic_of` has it."""
+        return
+
+    @property
+    def operations(self) -> None:
+        """None: they depend on the number of iterations, for which `operations_of` has them."""
+        return
+
+    def traffic_of(self, iterations: int) -> int:
+        """Bytes that one call must move: each sweep reads and writes an element of an array once.
+
+        The first sweep of an iteration reads ``inverse``, and the ranks where it is 0; the second one everything, and writes
+        ranks. Ranks are also filled at first and copied at the end.
+        """
+        n = self.nodes
+        return 4 * (3 * n + iterations * (n + self._stuck + 4 * n + 1 + len(self.links.source)))
+
+    def operations_of(self, iterations: int) -> int:
+        """Additions and multiplications of one call, as in_qgraph.py has them, but for those of single numbers.
+
+        An iteration has 2 a link, 5 a node, and 1 for a node without links out.
+        """
+        return iterations * (2 * len(self.links.source) + 5 * self.nodes + self._stuck)
+
+    @property
+    def _stuck(self) -> int:
+        return int((self.links.inverse == 0.0).sum())
+
     @functools.cached_property
     def links(self) -> Links:
         """The graph."""

@@ -30,6 +30,27 @@ class Problem:
         return f"{self.side:,}^2, {until}"
 
     @property
+    def traffic(self) -> int | None:
+        """Bytes that one call must move; None where the tolerance says how many iterations there are."""
+        return None if self.tolerance else self.traffic_of(self.limit)
+
+    @property
+    def operations(self) -> int | None:
+        """Additions and multiplications of one call; None where the tolerance says how many iterations there are."""
+        return None if self.tolerance else self.operations_of(self.limit)
+
+    def traffic_of(self, iterations: int) -> int:
+        """Bytes: each sweep reads and writes an element of a vector once, 4 of each unknown at first, then 2, 6 and 3."""
+        return (4 + 11 * iterations) * self.side**2 * 4
+
+    def operations_of(self, iterations: int) -> int:
+        """Additions and multiplications, as in_qgraph.py has them, but for those of single numbers.
+
+        They are 2 an unknown at first, then 7 (less at the edges), 6 and 2.
+        """
+        return 2 * self.side**2 + iterations * (15 * self.side**2 - 4 * self.side)
+
+    @property
     def b(self) -> np.ndarray[Any, Any]:
         """The right side, (side, side)."""
         return np.random.default_rng(1).standard_normal((self.side, self.side), np.float32)
