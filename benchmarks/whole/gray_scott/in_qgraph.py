@@ -13,12 +13,8 @@ def react(u, v, new_u, new_v, spread_u, spread_v, feed, kill, steps):
     n, m = u.shape
     for _ in qgraph.serial(range(steps)):
         for i, j in qgraph.ndrange(n, m):
-            up = i - 1 if i > 0 else n - 1
-            down = i + 1 if i < n - 1 else 0
-            left = j - 1 if j > 0 else m - 1
-            right = j + 1 if j < m - 1 else 0
-            laplacian_u = u[up, j] + u[down, j] + u[i, left] + u[i, right] - 4.0 * u[i, j]
-            laplacian_v = v[up, j] + v[down, j] + v[i, left] + v[i, right] - 4.0 * v[i, j]
+            laplacian_u = u[i - 1, j] + u[(i + 1) % n, j] + u[i, j - 1] + u[i, (j + 1) % m] - 4.0 * u[i, j]
+            laplacian_v = v[i - 1, j] + v[(i + 1) % n, j] + v[i, j - 1] + v[i, (j + 1) % m] - 4.0 * v[i, j]
             reacting = u[i, j] * v[i, j] * v[i, j]
             new_u[i, j] = u[i, j] + (spread_u * laplacian_u - reacting + feed * (1.0 - u[i, j]))
             new_v[i, j] = v[i, j] + (spread_v * laplacian_v + reacting - (feed + kill) * v[i, j])
