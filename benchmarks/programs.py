@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import panels, parts, timing
+from benchmarks import panels, parts, roofline, timing
 from benchmarks.peers import Device, Run
-from benchmarks.results import Answer
+from benchmarks.results import Answer, Target
 
 PROGRAMS = ("poisson", "fdtd", "boltzmann", "boltzmann3", "heat3", "gray_scott", "shallow", "molecules", "pagerank", "newton")
 FUSED = "qgraph, fuse=True"
 # The name of each peer, and of its module.
 PEERS = {"qgraph": "qgraph", FUSED: "qgraph", "Quadrants": "quadrants", "Warp": "warp", "CuPy": "cupy"}
-COLUMNS = ("program", "size", "peer", "us", "iterations", "ratio")
+COLUMNS = ("program", "size", "peer", "us", "iterations", "MB", "Mflop", "share", "ratio")
 # Seconds that one peer's timed calls take together, in each of three rounds.
 SECONDS = 0.08
 
@@ -49,7 +49,11 @@ def measure(program: str, answer: Answer, quick: bool, device: Device) -> None:
         measures = {peer: functools.partial(_time, run, quick) for peer, (run, _) in runs.items()}
         times = parts.in_turns(measures, rounds=1 if quick else 3)
         iterations = {peer: found["iterations"] for peer, (_, found) in runs.items() if "iterations" in found}
-        parts.add_rows(answer, program, problem.size, times, {"iterations": iterations})
+        more: dict[str, Any] = {"iterations": iterations}
+        if device == "cuda" and "qgraph" in times:
+            found = roofline.columns(problem, iterations.get("qgraph"), times["qgraph"].median)
+            more |= {column: {"qgraph": value} for column, value in found.items()}
+        parts.add_rows(answer, program, problem.size, times, more)
 
 
 def checked(program: str, peer: str, problem: Any, device: Device) -> tuple[Run, dict[str, Any]]:
@@ -75,8 +79,15 @@ def _time(run: Run, quick: bool) -> timing.Timing:
     return timing.total(run.action, run.wait, calls=1, repeats=3 if quick else int(min(max(SECONDS / once, 2), 25)))
 
 
+def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
+    """Ahead of each peer, and near to the limit of the machine."""
+    return [*parts.targets(rows, key), *roofline.targets(rows, key)]
+
+
 def draw(record: dict[str, Any], file: Path) -> None:
-    """A panel a program: each peer's time over qgraph's, a group of bars a size."""
+    """A panel a program: each peer's time over qgraph's, a group of bars a size; and all of them below the roof."""
+    if any("share" in row for row in record["rows"]):
+        roofline.draw(record, file.with_stem(f"{file.stem}_roofline"))
     panels.ratios(record, file, "Time of whole programs, as a multiple of qgraph's", tuple(PEERS)[1:], _titles())
 
 
@@ -86,4 +97,4 @@ def _titles() -> dict[str, str]:
 
 if __name__ == "__main__":
     measures = {program: functools.partial(measure, program) for program in PROGRAMS}
-    raise SystemExit(parts.main(begin, measures, draw))
+    raise SystemExit(parts.main(begin, measures, draw, judge))

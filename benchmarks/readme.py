@@ -114,6 +114,8 @@ def section(record: dict[str, Any], path: str) -> str:
         whys = dict.fromkeys(record["missing"].values())
         names = {why: ", ".join(name for name, its in record["missing"].items() if its == why) for why in whys}
         parts.append("Missing: " + "; ".join(f"{names[why]} ({why})" for why in whys) + ".")
+    if (RESULTS / f"{record['question']}_roofline.png").exists():
+        parts.append(f"![{record['title']}: operations a second below the roof]({path}_roofline.png)")
     return "\n\n".join([*parts, source])
 
 
@@ -121,7 +123,7 @@ def across(record: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
     """The rows of one size side by side: a column a peer, with its time."""
     key = record["columns"][0]
     peers = list(dict.fromkeys(row["peer"] for row in record["rows"]))
-    more = ("iterations", "MB")
+    more = ("iterations", "MB", "Mflop", "share")
     lines: dict[tuple[Any, Any], dict[str, Any]] = {}
     for row in record["rows"]:
         line = lines.setdefault((row[key], row["size"]), {key: row[key], "size": row["size"]})
