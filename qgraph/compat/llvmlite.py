@@ -26,6 +26,17 @@ def fork_lock() -> Any:
     return found
 
 
+def loop_id(module: Any, option: str) -> Any:
+    """Metadata for the branch back of one loop, with an option such as ``llvm.loop.unroll.disable``: a node whose first operand
+    is itself, which llvmlite has no call for."""
+    from llvmlite import ir
+
+    what = module.add_metadata([ir.MetaDataString(module, option)])
+    made = module.add_metadata([what, ir.MetaDataString(module, f"loop {len(module.metadata)}")])
+    made.operands = (made, what)
+    return made
+
+
 # --- what llvmlite does not free ---------------------------------------------------------------------------------------
 
 # The releases of llvmlite and of its LLVM in which the memory of a pass builder was read. Others are left alone.

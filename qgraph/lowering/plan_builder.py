@@ -30,6 +30,7 @@ from qgraph.lowering.graph.telling import tell_apart
 from qgraph.lowering.instrumentation.early_exits import with_early_exits
 from qgraph.lowering.instrumentation.stamped_kernels import with_stamped_kernels
 from qgraph.lowering.instrumentation.stamps import with_stamps
+from qgraph.lowering.loops.neighbours import with_near_neighbours
 from qgraph.lowering.loops.overlapped_tiles import tile_loops
 from qgraph.lowering.loops.repeated_bodies import repeat_bodies
 from qgraph.nodes.allocation import lifetimes, planned
@@ -68,6 +69,7 @@ def build_plan(
     program = with_early_exits(program)
     if fuse and not bounds_check and (shared is not None or not as_graph):
         program = tile_loops(program, shared)
+    program = with_near_neighbours(program)
     if as_graph:
         program = repeat_bodies(tell_apart(program))
     elif timed:

@@ -171,6 +171,45 @@ def test_groups_of_arrays_that_move(check, n):
     check(two_groups_and_a_third_array, arguments)
 
 
+def two_pairs(u, a, v, b, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(1, u.shape[0]):
+            a[i] = u[i - 1] + u[i]
+        for i in range(1, v.shape[0]):
+            b[i] = v[i - 1] + v[i]
+        u, a = a, u
+        held = v
+        v = b
+        b = held
+    u[0] = 7
+    v[0] = 8
+
+
+def pairs_that_meet(u, a, v, b, n):
+    for k in qgraph.serial(range(n)):
+        if k % 2 == 0:
+            u, a = a, u
+            v, b = b, v
+        else:
+            u, v = v, u
+        for i in range(u.shape[0]):
+            u[i] += i
+    u[0] = 7
+    v[0] = 8
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+@pytest.mark.parametrize("fuse", [False, True])
+def test_pairs_that_change_places_need_not_be_of_one_shape(check, n, fuse):
+    check(two_pairs, lambda: (numbers(5), numbers(5) + 1, numbers(9), numbers(9) + 1, n), fuse=fuse)
+    check(pairs_that_meet, lambda: (*(numbers(5) + k for k in range(4)), n), fuse=fuse)
+
+
+def test_pairs_that_meet_are_of_one_shape(rig):
+    with pytest.raises(qgraph.errors.ArgumentError, match="`a` and `b` change places, and they have different shapes"):
+        rig.run(rig.kernel(pairs_that_meet), numbers(5), numbers(5), numbers(6), numbers(6), 3)
+
+
 def result_handed_over(wave, scratch, n):
     psi, new = wave, scratch
     t = 0

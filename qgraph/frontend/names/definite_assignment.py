@@ -35,6 +35,39 @@ def names_bound_again(statements: Iterable[ast.AST], more_than: int = 0, but: It
     return {name for name, count in counts.items() if count > more_than}
 
 
+def names_that_meet(statements: Iterable[ast.AST]) -> dict[str, str]:
+    """For names that ``statements`` bind, and those that may be what is bound to them, one that stands for all of these.
+
+    In ``u, v = v, u`` both meet. ``n = u.shape[0]`` and ``s = u[i]`` bind no array.
+    """
+    group: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while (above := group.setdefault(name, name)) != name:
+            name = above
+        return name
+
+    for node in preorder(statements):
+        if isinstance(node, ast.stmt):
+            for part in _parts_that_bind(node):
+                nodes = list(preorder(part))
+                inside = {id(each.value) for each in nodes if isinstance(each, ast.Attribute | ast.Subscript)}
+                names = [each.id for each in nodes if isinstance(each, ast.Name) and id(each) not in inside]
+                bound = [name for each in nodes if (name := _bound_name(each)) is not None]
+                for name in (*bound, *names) if bound else ():
+                    group[root(name)] = root(bound[0])
+    return {name: root(name) for name in [*group]}
+
+
+def _parts_that_bind(node: ast.stmt) -> list[tuple[ast.AST, ...]]:
+    """What of a statement binds names to what, without the statements inside: ``u, v = v, u`` has two such parts."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            if len(targets) == len(values) and not any(isinstance(each, ast.Starred) for each in (*targets, *values)):
+                return list(zip(targets, values, strict=True))
+    return [tuple(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))]
+
+
 def names_read(statements: Iterable[ast.AST]) -> set[str]:
     """Names that ``statements`` read."""
     return {name for node in preorder(statements) if (name := name_read(node)) is not None}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.names.bindings import LeafRef, Poisoned, ViewRef
-from qgraph.frontend.names.definite_assignment import names_assigned, names_bound_again, needed_before
+from qgraph.frontend.names.definite_assignment import names_assigned, names_bound_again, names_that_meet, needed_before
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -45,7 +45,7 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
     moving = [name for name in bound_again if name in needed and _is_array(scope, name)]
     places: dict[str, Leaf] = {}
     made = False
-    for names in _by_type(scope, moving):
+    for names in _groups(region.unit, scope, moving, blocks):
         leaves = [_leaf(scope, name) for name in names]
         candidates = {_candidates(region.unit, leaf) for leaf in leaves}
         if len(candidates) > 1 or not _may_move(region.unit, scope, names, leaves):
@@ -81,12 +81,18 @@ def _may_move(unit: ProgramBuilder, scope: Scope, names: Sequence[str], leaves: 
     return not any(pair & mine and pair & others for pair in unit.sometimes_same | unit.overlapping)
 
 
-def _by_type(scope: Scope, names: list[str]) -> list[list[str]]:
-    """Names of arrays of one type may get each other's place."""
-    groups: dict[object, list[str]] = {}
+def _groups(unit: ProgramBuilder, scope: Scope, names: list[str], blocks: Sequence[list[ast.stmt]]) -> list[list[str]]:
+    """Names of arrays of one type that may get each other's place: those that meet, where no array is of two groups."""
+    met = names_that_meet(statement for block in blocks for statement in block)
+    types = {name: _without_tail(_leaf(scope, name)) for name in names}
+    alike: dict[Type, list[str]] = {}
+    groups: dict[tuple[Type, str], list[str]] = {}
     for name in names:
-        groups.setdefault(_without_tail(_leaf(scope, name)), []).append(name)
-    return list(groups.values())
+        alike.setdefault(types[name], []).append(name)
+        groups.setdefault((types[name], met[name]), []).append(name)
+    arrays = [{array for name in group for array in _candidates(unit, _leaf(scope, name))} for group in groups.values()]
+    apart = sum(map(len, arrays)) == len(frozenset().union(*arrays))
+    return list(groups.values() if apart else alike.values())
 
 
 def _candidates(unit: ProgramBuilder, leaf: Leaf) -> tuple[str, ...]:
@@ -124,13 +130,18 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
             )
     before = frozenset(places.names[name].name for name in moved)
     after = frozenset(leaf.name for leaf in (sources[name] for name in moved) if leaf is not None)
-    if _arranged(region.unit, scope, after, before) != before:
+    selections = region.unit.selections
+    strange = any(
+        leaf is not None and _candidates(region.unit, leaf) != selections[places.names[name].name].leaves
+        for name, leaf in sources.items()
+        if name in moved
+    )
+    if strange or _arranged(region.unit, scope, after, before) != before:
         raise KernelSyntaxError(
             f"after this, {' and '.join(f'`{name}`' for name in sorted(moved))} are not the same arrays in another order",
             scope.span(names_assigned([node])[moved[0]][0]),
             hint="in a loop or branch arrays may change places, `u, v = v, u`; to copy one, write `u[:] = v` or a loop",
         )
-    selections = region.unit.selections
     targets = [selections[places.names[name].name].slot for name in moved]
     values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
     region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)

@@ -5,22 +5,60 @@ NVVM makes the same kernel of that text, or one whose conditions have other bran
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar
 
 # Numba's own modules are those of the real numba.cuda: its simulator has none of them.
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering
+from numba.cuda.core import ir
+from numba.cuda.core.analysis import compute_cfg_from_blocks
 from numba.cuda.core.typed_passes import IRLegalization
 from numba.cuda.lowering import CUDALower
 
+from qgraph.compat.llvmlite import loop_id
 from qgraph.compat.numba import LocalValues
 from qgraph.lowering.numba_backend.fast_lowering import FastLower
 from qgraph.lowering.numba_backend.fast_passes import FastPipeline
 
+# Operators, calls and elements of a block that not every iteration runs, from which on it is a branch that threads part at.
+_LONG = 4
+_WORK = ("binop", "inplace_binop", "call", "getitem", "static_getitem")
+_ROLLED = "llvm.loop.unroll.runtime.disable"
+
 
 class Lower(FastLower, LocalValues, CUDALower):
-    """Numba's hook."""
+    """Numba's hook.
+
+    NVVM does several iterations at once, and then those that are left. Threads of a warp whose loops have few iterations, and
+    part in them, take longer for that: such loops stay as they are, unless it is known how many iterations they have.
+    """
 
     package = "numba.cuda.core"
+
+    def lower_inst(self, inst: Any) -> None:
+        """Numba's hook: a statement; a branch back to the beginning of a loop says how that is compiled."""
+        super().lower_inst(inst)
+        if isinstance(inst, ir.Jump) and inst.target in self._parting:
+            self.builder.block.terminator.set_metadata("llvm.loop", loop_id(self.module, _ROLLED))
+
+    @functools.cached_property
+    def _parting(self) -> set[int]:
+        """The loops in which threads part, by the labels of their first blocks; of nests the innermost."""
+        blocks = self.func_ir.blocks
+        graph = compute_cfg_from_blocks(blocks)
+        loops = list(graph.loops().values())
+        found = set()
+        for loop in loops:
+            if not any(other.header in loop.body for other in loops if other is not loop):
+                after = graph.post_dominators()
+                always = set.intersection(*(after[label] for label, _ in graph.successors(loop.header) if label in loop.body))
+                if any(_work(blocks[label]) >= _LONG for label in loop.body - always - {loop.header}):
+                    found.add(loop.header)
+        return found
+
+
+def _work(block: Any) -> int:
+    return sum(each.op in _WORK for each in block.find_exprs())
 
 
 class Lowering(CUDANativeLowering):

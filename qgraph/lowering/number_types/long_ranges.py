@@ -42,3 +42,18 @@ def iterator_of(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir
     iterator.stop, iterator.step = state.stop, state.step
     iterator.count = cgutils.alloca_once_value(builder, count)
     return iterator._getvalue()
+
+
+def next_of_range(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The emitter of the next number of a range's iterator, and of whether there is one.
+
+    Numba's changes the iterator only where there is one: NVVM makes selections of that, in every iteration. And only where no
+    number wraps does it see that an index which counts up from 0 is not negative.
+    """
+    iterator = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
+    count, value = builder.load(iterator.count), builder.load(iterator.iter)
+    builder.store(builder.sub(count, count.type(1), flags=["nsw"]), iterator.count)
+    builder.store(builder.add(value, iterator.step, flags=["nsw"]), iterator.iter)
+    pair = context.make_helper(builder, sig.return_type)
+    pair.first, pair.second = value, builder.icmp_signed(">", count, count.type(0))
+    return pair._getvalue()

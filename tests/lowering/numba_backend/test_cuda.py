@@ -255,6 +255,24 @@ def test_builtin_max_is_a_comparison_and_a_choice(function, compile_ptx):
     assert "selp" in text or not re.search(r"\bmax\.f32", text)
 
 
+def test_a_loop_counts_without_choices(function, compile_ptx):
+    # Numba's own goes on only where there is a next number, and NVVM cannot tell that an index is not negative.
+    code = function(kernel("s = x[0]", "for j in range(k[i]):", "    s += x[j]", "y[i] = s", parameters="x, y, k"), **names())
+    text = compile_ptx(code, ArrayType("float32", 1, "C"), X32, INTEGERS)
+    assert text.count("ld.global.f32") + text.count("ld.f32") > 4, "some iterations at once"
+    assert text.count(", 63;") == 1, "the sign of i is looked at, once"
+    assert text.count("selp") <= 1
+
+
+def test_loops_in_which_threads_part_have_one_iteration_at_once(function, compile_ptx):
+    lines = ("s = x[0]", "for j in range(k[i]):", "    if x[j] > 1:", "        s += 1 / x[j] * (x[j] - 2)", "y[i] = s")
+    parting = compile_ptx(function(kernel(*lines, parameters="x, y, k"), **names()), X32, X32, INTEGERS)
+    assert len(re.findall(r"(rcp|div)\.", parting)) == 1
+    # Where the number of iterations is known, all are written out.
+    known = [line.replace("k[i]", "3") for line in lines]
+    assert len(re.findall(r"(rcp|div)\.", compile_ptx(function(kernel(*known), **names()), X32, X32))) == 3
+
+
 def test_an_error_names_the_users_line(function, compile_ptx):
     code = function("def k(x):\n    i = cuda.grid(1)\n    x[i] = np.linalg.norm(x, 3)\n", file="user.py", **names())
     with pytest.raises(KernelTypeError) as caught:
