@@ -10,7 +10,7 @@ from qgraph.errors import DataRaceError
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.loop_verdict import judge
 from qgraph.frontend.facts.loop_facts import LoopFacts
-from qgraph.ir.race_errors import refusal
+from qgraph.ir.verdicts import refusal
 from qgraph.source import Span
 from tests.dependence.facts import facts_of, function
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from qgraph.ir.faults import FAULTS, KEY, KEY_BITS, EarlyExits
 from qgraph.ir.functions import Function, function_tree
 from qgraph.ir.program import NUMBER, SLOTS, Axis, Branch, Effects, Loop, Program, Statement, Task
+from qgraph.ir.rewrite import with_tasks
 from qgraph.lowering.codegen.generated_names import place_at, walk
 from qgraph.lowering.codegen.task_codegen import called_name
-from qgraph.lowering.instrumentation.rewrite import with_tasks
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 

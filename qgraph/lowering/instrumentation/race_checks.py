@@ -10,12 +10,12 @@ from typing import Any
 from qgraph import language
 from qgraph.ir.functions import Function, TypedFunction
 from qgraph.ir.program import Axis, Program, Task
+from qgraph.ir.rewrite import with_tasks
 from qgraph.lowering.codegen.generated_names import generated, place_at
 from qgraph.lowering.codegen.task_codegen import affine, product
 from qgraph.lowering.instrumentation import shadow_memory as shadow
 from qgraph.lowering.instrumentation.accesses import Access
 from qgraph.lowering.instrumentation.check_functions import is_element, word_function
-from qgraph.lowering.instrumentation.rewrite import with_tasks
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from qgraph.ir.argument_types import ArrayType
@@ -151,23 +151,3 @@ class _Instrumenter:
 
     def result(self, function: Function, arguments: tuple[Kind, ...]) -> Kind:
         return self.function(function, arguments)[1]
-
-
-def with_tasks(program: Program, changed: Callable[[Task], Task]) -> Program:
-    """``program`` with another task in the place of each."""
-
-    def statement(old: Statement) -> Statement:
-        match old:
-            case TaskStatement(task):
-                return TaskStatement(changed(task))
-            case Loop():
-                enter = None if old.enter is None else changed(old.enter)
-                return replace(old, enter=enter, body=block(old.body), condition=changed(old.condition))
-            case Branch():
-                return replace(old, decide=changed(old.decide), regions=tuple(map(block, old.regions)))
-        return old
-
-    def block(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        return tuple(map(statement, statements))
-
-    return replace(program, body=block(program.body))

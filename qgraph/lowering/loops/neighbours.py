@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.program import Axis, Program, Task
+from qgraph.ir.rewrite import with_tasks
 from qgraph.ir.trees import parsed
 from qgraph.lowering.codegen.purity import names_stored
-from qgraph.lowering.instrumentation.rewrite import with_tasks
 from qgraph.source import copied, standing_for
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from qgraph.errors import ArgumentError
 from qgraph.ir.argument_types import ArrayType, LengthOfOne
 from qgraph.ir.program import HostValue, Program, Task
-from qgraph.ir.race_errors import refusal
+from qgraph.ir.verdicts import refusal
 from qgraph.runtime.values.race_warnings import is_told, tell
 
 _INT64 = 1 << 63
