@@ -8,4 +8,6 @@ what it needs is that plus the offsets of its accesses. A body that needs ``r`` 
 has a tile in shared memory, and ``register_tiles.py`` what it does far from every edge. All tiles compute what they share from
 the same values by the same statements, so each element has the bits of the plain loop. Along a periodic axis a tile holds
 copies of what lies beyond the end. ``converging_tiles.py`` has loops that test in each iteration how far they are.
+
+``neighbours.py`` comes last: ``(i + 1) % n`` becomes a comparison, behind whoever has to see that an axis is periodic.
 """
