@@ -155,6 +155,20 @@ def doubled(v):
     return 2 * v
 
 
+def pairs_that_meet(u, a, v, b, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(1, u.shape[0]):
+            a[i] = u[i - 1] + u[i]
+            b[i] = v[i - 1] + v[i]
+        u, a, v, b = a, b, u, v
+
+
+def test_each_name_of_arrays_that_change_places_is_an_array():
+    explained = qgraph.kernel(pairs_that_meet).explain(*(np.ones(12, np.float32) for _ in range(4)), 3)
+    (found,) = (t for cost in costs_of(explained) if not (t := cost.traffic).why_not)
+    assert (found.loads, found.stores, found.memory, found.operations) == (16, 8, 16, 2)
+
+
 def costs_of(explained):
     return {cost.span.first_line() + str(cost.span.line): cost for each in explained.costs.values() for cost in each}.values()
 

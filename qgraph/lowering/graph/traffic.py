@@ -50,8 +50,8 @@ def traffic(program: Program, task: Task) -> Traffic:
     """What an iteration of a loop takes."""
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     sizes = {name: np.dtype(type_.dtype).itemsize for name, type_ in types.items() if isinstance(type_, ArrayType)}
-    arrays = {name: name for name in sizes} | {each.local: each.leaves[0] for each in task.selections}
-    count = _Count(arrays, task.names, frozenset(axis.variable for axis in task.axes))
+    sizes |= {each.local: sizes[each.leaves[0]] for each in task.selections}
+    count = _Count({name: name for name in sizes}, task.names, frozenset(axis.variable for axis in task.axes))
     try:
         count.statements(task.body)
     except _Unknown as error:
