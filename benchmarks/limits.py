@@ -10,10 +10,28 @@ _WHY = {
         "its graph has the number of steps built in, and is built again for another one. In qgraph's, which runs any number, "
         "some steps together are a turn of the while node, and kernels of the last turns look whether a step is left for them"
     ),
-    ("programs", "boltzmann", "CuPy"): (
+    ("programs", "boltzmann,", "CuPy"): (
         "its graph has the number of steps built in; in qgraph's, which runs any number, some steps are a turn of the while "
-        "node, and steps of the last turns look whether they are left. qgraph's kernel has more instructions: it compares "
-        "places as numbers of 64 bits"
+        "node, and steps of the last turns look whether they are left. Of 512^2 all blocks of a step fit on the device at once, "
+        "so that the next step cannot begin early, and the instructions that look whether it may are paid for nothing"
+    ),
+    ("programs", "boltzmann3", "CuPy"): "as of boltzmann: all blocks of 64^3 fit on the device at once",
+    ("programs", "gray_scott", "CuPy"): (
+        "each of the four arrays has extents of its own, and indices are computed for each; C has one n for all"
+    ),
+    ("programs", "gray_scott", "Quadrants"): "as against CuPy: there is one n for all arrays",
+    ("programs", "shallow", "CuPy"): (
+        "`min` and `max` give Python's answer for nan and for zeros with a sign: of 76 in a cell and stage 40 are two "
+        "instructions, and extents are numbers of 64 bits"
+    ),
+    ("programs", "shallow", "Quadrants"): "as against CuPy",
+    ("programs", "molecules", "CuPy"): "its positions are a float4 each, and take one load; a row of three takes three",
+    ("programs", "heat3", ""): (
+        "a plane is gone from the caches before the next but one needs it; the best shapes of C take as long (`shapes`)"
+    ),
+    ("programs", "gray_scott, 4,096", ""): "one sweep a pass; with fuse=True several sweeps are one pass, in half the time",
+    ("programs", "shallow, 2,048^2, 40 steps: share", ""): (
+        "a cell and stage take some 500 instructions, and those take the time, not memory"
     ),
     ("library_calls", "", "recorded alone"): (
         "a turn of the while node takes 3 to 4 us whatever is in it, and does 32 calls, then 5, then one"
