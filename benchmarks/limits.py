@@ -12,7 +12,7 @@ _WHY = {
     ),
     ("programs", "boltzmann,", "CuPy"): (
         "its graph has the number of steps built in; in qgraph's, which runs any number, some steps are a turn of the while "
-        "node, and steps of the last turns look whether they are left. Of 512^2 all blocks of a step fit on the device at once, "
+        "node, and steps of the last turns look whether they are left. All blocks of a step of 512^2 fit on the device, "
         "so that the next step cannot begin early, and the instructions that look whether it may are paid for nothing"
     ),
     ("programs", "boltzmann3", "CuPy"): "as of boltzmann: all blocks of 64^3 fit on the device at once",
