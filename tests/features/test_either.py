@@ -355,3 +355,46 @@ def sums_of_a_literal_beyond(x, y):
 def test_what_depends_on_a_literal_that_the_type_does_not_hold_is_refused(rig, function):
     with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's uint8 or a Python integer.*write int\(\.\.\.\)"):
         rig.kernel(function)(*map(rig.device, (np.full(6, 200, np.uint8), np.zeros(6, int))))
+
+
+def truths_of_a_number(x, b, y):
+    for i in range(x.shape[0]):
+        t = b[i] if i % 2 else 3
+        y[i] = t
+        y[i] += t * 5 + int(t) + (t if x[i] > 6 else x[i]) + float(t) / 2
+        if t and not (b[i] if i % 3 else x[i]):
+            y[i] += 1000
+        f = 0
+        for j in range(i):
+            if x[j] > 5:
+                f = b[j]
+        y[i] += f
+
+
+def test_a_truth_or_a_number_is_one_number_where_only_that_counts(check):
+    check(truths_of_a_number, lambda: (np.arange(11), np.arange(11) % 3 == 1, np.zeros(11)))
+
+
+def a_truth_added(x, b, y):
+    for i in range(x.shape[0]):
+        y[i] = (b[i] if i % 2 else 3) + b[i]
+
+
+def a_truth_of_names(x, b, y):
+    for i in range(x.shape[0]):
+        t = b[0]
+        for _ in range(i):
+            t = t + 7
+        y[i] = t + b[i]
+
+
+def a_truth_less_an_element(x, b, y):
+    for i in range(x.shape[0]):
+        y[i] = max(b[i], x[i]) - np.uint8(5)
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("function", [a_truth_added, a_truth_of_names, a_truth_less_an_element])
+def test_what_depends_on_whether_it_is_a_truth_is_refused(rig, function):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's bool or (a Python integer|int64)"):
+        rig.kernel(function)(*map(rig.device, (np.arange(6), np.arange(6) % 2 == 1, np.zeros(6, int))))

@@ -71,10 +71,16 @@ def _is_narrow(item: Any) -> bool:
 
 
 def _kinds(item: Any) -> tuple[Any, ...]:
-    """NumPy's types, of fewer than 64 bits, of which a number may be."""
+    """NumPy's types of which a number may be; one of 64 bits may be Python's, too."""
     if isinstance(item, Either):
         return item.kinds
-    return (item,) if _is_narrow(item) and not isinstance(item, types.IntegerLiteral) else ()
+    if isinstance(item, types.Boolean):
+        return (types.boolean,)
+    return (item,) if isinstance(item, types.Integer) and not isinstance(item, types.IntegerLiteral) else ()
+
+
+def _has_64_bits(item: Any) -> bool:
+    return isinstance(item, types.Integer) and not _is_narrow(item)
 
 
 def _span(item: Any) -> Interval | None:
@@ -82,10 +88,6 @@ def _span(item: Any) -> Interval | None:
     if isinstance(item, types.IntegerLiteral):
         return item.literal_value, item.literal_value
     return item.span if isinstance(item, Either) else None
-
-
-def _has_64_bits(item: Any) -> bool:
-    return isinstance(item, types.Integer) and not _kinds(item) and _span(item) is None
 
 
 def _hull(*spans: Interval) -> Interval:
@@ -96,9 +98,11 @@ def one_of(joined: Any, items: tuple[Any, ...]) -> Any:
     """``joined``, the type in which numbers meet of which one is taken as it is: either, if they are not of one type."""
     spans = [span for item in items if (span := _span(item)) is not None]
     kinds = tuple(sorted({kind for item in items for kind in _kinds(item)}, key=str))
-    # One that has 64 bits may be Python's, with which narrow ones have 64 bits, too.
-    wide = not isinstance(joined, types.Integer) or any(map(_has_64_bits, items))
-    if wide or not kinds or (len(kinds) == 1 and not spans):
+    if any(map(_has_64_bits, kinds)):
+        # It may be Python's, with which narrow integers have 64 bits, too.
+        truth = types.boolean in kinds
+        kinds, spans = tuple(kind for kind in kinds if truth and not _is_narrow(kind)), []
+    if not isinstance(joined, types.Integer) or not kinds or (len(kinds) == 1 and not spans):
         return joined
     return Either(joined, _hull(*spans) if spans else None, kinds)
 
