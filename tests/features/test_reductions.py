@@ -878,6 +878,17 @@ def test_functions_of_whole_arrays_that_kernels_lack_are_refused_wherever_they_s
             rig.kernel(kernel)(rig.device(np.ones((3, 3), int)))
 
 
+def test_a_refusal_of_a_reduction_shows_the_name_that_the_user_wrote(rig):
+    def kernel(x, s):
+        t = s
+        for i in range(x.shape[0]):
+            t += x[i]
+        return t
+
+    with pytest.raises(qgraph.KernelTypeError, match=r"`t` is a uint64 and `x\[i\]` an int64"):
+        rig.kernel(kernel)(rig.device(np.arange(4)), np.uint64(5))
+
+
 def test_looking_for_a_number_in_a_whole_array_is_refused(rig):
     def kernel(x):
         return np.isin(x, 1)
