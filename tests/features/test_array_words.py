@@ -123,6 +123,16 @@ def test_chosen(check: Any, dtype: str) -> None:
     check(chosen, lambda: (np.arange(-4, 8).reshape(3, 4).astype(dtype), np.arange(4).astype(dtype) - 2, np.arange(5)))
 
 
+def chosen_of_narrow(x: Any, b: Any) -> Any:
+    t = np.select([x > 1, b], [x, b])
+    return t, t * 100, np.select([b, x > 2], [x, 3]) * 100, np.select((b, x > 0), (1, x[0]), x), np.select([b], [2], 1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+def test_chosen_numbers_take_the_type_of_arrays(check: Any, dtype: str) -> None:
+    check(chosen_of_narrow, lambda: (np.arange(6).astype(dtype), np.arange(6) % 2 == 1))
+
+
 def either(k: Any, n: Any) -> Any:
     wide = np.where(k > 0, k, n)
     return np.where(k > 0, k, n) * 100, -np.where(k > 0, k > 1, n), np.argmin(np.where(n > 0, n, k)), np.sum(wide * 100)

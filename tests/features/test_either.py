@@ -284,3 +284,117 @@ def converted(x, y):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_the_message_says_to_write_is_cpythons(check):
     check(converted, lambda: (elements(np.int32), np.zeros(11, np.int64)))
+
+
+def of_two_arrays(x, y, z):
+    for i in range(x.shape[0]):
+        a = x[i] if x[i] > 5 else y[i]
+        z[i] = int(max(x[i], y[i])) + int(min(x[i], y[i])) * 1000
+        z[i] += int(a > 6) + int(a == y[i]) + int(np.int64(a) * 3)
+        if a:
+            z[i] += a
+        for _ in range(min(a, 3)):
+            z[i] += np.int32(a) + 1
+        b = y[i]
+        if z[i] % 2 == 0:
+            b = 1000
+        z[i] = z[i] * 2 + b
+
+
+@pytest.mark.parametrize("other", [np.uint8, np.int16, np.uint32])
+def test_a_number_of_one_array_or_of_another_is_one_number_where_only_that_counts(check, other):
+    check(of_two_arrays, lambda: (elements(np.int32) // 8, abs(elements(other) // 100), np.zeros(11, np.int64)))
+
+
+def product_by_path(x, y, z):
+    for i in range(x.shape[0]):
+        z[i] = (x[i] if x[i] > 7 else y[i]) * y[i]
+
+
+def sum_of_the_greatest(x, y, z):
+    for i in range(x.shape[0]):
+        z[i] = max(x[i], y[i]) + y[i]
+
+
+def negative_by_name(x, y, z):
+    for i in range(x.shape[0]):
+        a = y[i]
+        if x[i] > 5:
+            a = x[i]
+        z[i] = -a
+
+
+def returned_at_kernel_level(x, y, z):
+    z[0] = 1
+    return (x[4] if z[1] > 5 else y[4]) * y[4]
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("function", [product_by_path, sum_of_the_greatest, negative_by_name, returned_at_kernel_level])
+def test_what_depends_on_which_of_two_arrays_it_is_of_is_refused(rig, function):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's int16 or uint8, as in max\(a, b\),.*write numpy.int16\("):
+        rig.kernel(function)(*map(rig.device, (np.arange(6, dtype=np.int16), np.full(6, 200, np.uint8), np.zeros(6, int))))
+
+
+def with_a_literal_beyond(x, y):
+    for i in range(x.shape[0]):
+        y[i] = (x[i] if x[i] > 5 else -1) * x[i]
+
+
+def sums_of_a_literal_beyond(x, y):
+    for i in range(x.shape[0]):
+        a = 300
+        for j in range(i):
+            if x[j] > 5:
+                a = x[j]
+        y[i] = a + 1
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("function", [with_a_literal_beyond, sums_of_a_literal_beyond])
+def test_what_depends_on_a_literal_that_the_type_does_not_hold_is_refused(rig, function):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's uint8 or a Python integer.*write int\(\.\.\.\)"):
+        rig.kernel(function)(*map(rig.device, (np.full(6, 200, np.uint8), np.zeros(6, int))))
+
+
+def truths_of_a_number(x, b, y):
+    for i in range(x.shape[0]):
+        t = b[i] if i % 2 else 3
+        y[i] = t
+        y[i] += t * 5 + int(t) + (t if x[i] > 6 else x[i]) + float(t) / 2
+        if t and not (b[i] if i % 3 else x[i]):
+            y[i] += 1000
+        f = 0
+        for j in range(i):
+            if x[j] > 5:
+                f = b[j]
+        y[i] += f
+
+
+def test_a_truth_or_a_number_is_one_number_where_only_that_counts(check):
+    check(truths_of_a_number, lambda: (np.arange(11), np.arange(11) % 3 == 1, np.zeros(11)))
+
+
+def a_truth_added(x, b, y):
+    for i in range(x.shape[0]):
+        y[i] = (b[i] if i % 2 else 3) + b[i]
+
+
+def a_truth_of_names(x, b, y):
+    for i in range(x.shape[0]):
+        t = b[0]
+        for _ in range(i):
+            t = t + 7
+        y[i] = t + b[i]
+
+
+def a_truth_less_an_element(x, b, y):
+    for i in range(x.shape[0]):
+        y[i] = max(b[i], x[i]) - np.uint8(5)
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("function", [a_truth_added, a_truth_of_names, a_truth_less_an_element])
+def test_what_depends_on_whether_it_is_a_truth_is_refused(rig, function):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's bool or (a Python integer|int64)"):
+        rig.kernel(function)(*map(rig.device, (np.arange(6), np.arange(6) % 2 == 1, np.zeros(6, int))))

@@ -862,6 +862,41 @@ def test_integrals_of_matrices_are_refused(rig):
         rig.kernel(kernel)(rig.device(np.ones((3, 3))), rig.device(np.ones(1)))
 
 
+@pytest.mark.parametrize("function", [np.median, np.nanmax, np.trace, np.linalg.cond], ids=lambda f: f.__name__)
+def test_functions_of_whole_arrays_that_kernels_lack_are_refused_wherever_they_stand(rig, function):
+    """As a value of its own such a call was Numba's: on one backend alone, or an error of Numba's."""
+
+    def returned(x):
+        return function(x)
+
+    def tested(x):
+        while function(x):
+            x[0, 0] += 1
+
+    for kernel in (returned, tested):
+        with pytest.raises(qgraph.KernelSyntaxError, match=r"\(x\)` is a function of arrays that loops do not have"):
+            rig.kernel(kernel)(rig.device(np.ones((3, 3), int)))
+
+
+def test_a_refusal_of_a_reduction_shows_the_name_that_the_user_wrote(rig):
+    def kernel(x, s):
+        t = s
+        for i in range(x.shape[0]):
+            t += x[i]
+        return t
+
+    with pytest.raises(qgraph.KernelTypeError, match=r"`t` is a uint64 and `x\[i\]` an int64"):
+        rig.kernel(kernel)(rig.device(np.arange(4)), np.uint64(5))
+
+
+def test_looking_for_a_number_in_a_whole_array_is_refused(rig):
+    def kernel(x):
+        return np.isin(x, 1)
+
+    with pytest.raises(qgraph.KernelSyntaxError, match="is a function of arrays that loops do not have"):
+        rig.kernel(kernel)(rig.device(np.ones(3)))
+
+
 def until_nothing_is_left(x, m, n):
     k, turns = n, 0
     while np.max(x[:k]) > 0:

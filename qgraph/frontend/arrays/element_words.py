@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -43,10 +44,19 @@ def _select(make: Maker, condlist: ast.expr, choicelist: ast.expr, default: ast.
     for test in tests:
         if not is_mask(make.scope, test):
             raise make.refused(f"`{as_written(test)}` is a condition that is no array of booleans", "compare: x != 0")
-    result = default
+    *values, result = _of_one_type(make, tests[0], [*values, default])
     for test, value in reversed([*zip(tests, values, strict=True)]):
         result = word(make.scope, np.where, test, value, result)
     return result
+
+
+def _of_one_type(make: Maker, test: ast.expr, values: list[ast.expr]) -> list[ast.expr]:
+    """``values``, numbers among them in the type of all: two of Python's, alone in one `np.where`, would be a wide one."""
+    ordered = sorted(values, key=lambda value: rank(make.scope, value) == 0)
+    kind = type_of_new_array(make.scope, functools.reduce(lambda a, b: word(make.scope, np.where, test, a, b), ordered))
+    if kind is None or not rank(make.scope, ordered[0]):
+        return values
+    return [value if rank(make.scope, value) else word(make.scope, kind.type, value) for value in values]
 
 
 def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:

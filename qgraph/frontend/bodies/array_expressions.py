@@ -27,8 +27,8 @@ from qgraph.source import as_written
 ARRAY_EXPRESSIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)
 # NumPy's functions and methods of arrays that all backends compile as they are: of floats and complex numbers, of some types
 # besides, of all.
-_OF_FLOATS = frozenset({"nansum", "nanmean", "nanprod", "nanstd", "nanvar"})
-_OF_NUMBERS = frozenset({"average", "trace", *_OF_FLOATS})
+_OF_FLOATS = frozenset({"nansum", "nanmean", "nanprod", "nanstd", "nanvar", "trace"})
+_OF_NUMBERS = frozenset({"average", *_OF_FLOATS})
 _OF_ALL = frozenset({"size", "shape", "asarray", "reshape", "fill", "item"})
 
 
@@ -54,8 +54,11 @@ def is_reduced(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int], conditi
         array = next((each for each in node.args if rank(scope, each, ranks)), None) if instead else None
         if array is not None:
             raise scope.error(f"`{as_written(node)}` is of numbers, and `{as_written(array)}` an array", node, instead)
-        if node not in conditions and _takes_arrays(scope, node, ranks):
-            raise new_array(scope, node) if rank(scope, node, ranks) else _not_in_loops(scope, node)
+        if _takes_arrays(scope, node, ranks):
+            if not rank(scope, node, ranks):
+                raise _not_in_loops(scope, node)
+            if node not in conditions:
+                raise new_array(scope, node)
         return False
     told = node in conditions or (isinstance(node, ast.Compare) and isinstance(node.ops[0], MEMBERSHIP))
     if not told and rank(scope, node, ranks):
@@ -102,9 +105,8 @@ def _takes_arrays(scope: Scope, node: ast.Call, ranks: dict[ast.expr, int]) -> b
         name = node.func.attr
     else:
         return False
-    if name in _OF_NUMBERS:
-        array = node.args[0] if isinstance(bound, Value) else node.func.value if isinstance(node.func, ast.Attribute) else node
-        dtype = element_type(scope, array)
+    if name in _OF_NUMBERS and isinstance(bound, Value):
+        dtype = element_type(scope, node.args[0])
         return dtype == np.float16 or (name in _OF_FLOATS and (dtype is None or dtype.kind not in "fc"))
     return name not in _OF_ALL
 

@@ -33,7 +33,7 @@ from qgraph.ir.trees import assign, call_of, load, parts_of
 from qgraph.ir.update_patterns import Combining, Match
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
-from qgraph.source import Span, copied
+from qgraph.source import Span, copied, standing_for
 
 _HINT = (
     "all iterations may combine values in it: += -= *= &= |= ^=, `{0} = min({0}, e)`, `{0} = max({0}, e)`, `{0} = {0} and e`, "
@@ -167,7 +167,7 @@ class _Finder(Combining):
         return self.key(place)
 
     def _check_scalar(self, key: str, stray: Mapping[str, ast.AST]) -> None:
-        name = self._text(key)
+        name = self.text(key)
         matched = [match for match in self.matches if key in match.keys]
         if key in stray:
             self._refuse(name, stray[key], matched)
@@ -234,7 +234,7 @@ class _Finder(Combining):
         body = ast.Module([*self.facts.body], [])
         _Locals(self, locals_, ats).visit(body)
         slots = frozenset(each.slot.name for made in reductions for each in made.variables if each.slot is not None)
-        texts = [self._text(key, places[key]) for match in self.matches for key in match.keys]
+        texts = [self.text(key, places[key]) for match in self.matches for key in match.keys]
         return FoundReductions(
             tuple(reductions),
             body.body,
@@ -244,7 +244,7 @@ class _Finder(Combining):
             self.unit.slot("ticket"),
         )
 
-    def _text(self, key: str, node: ast.AST | None = None) -> str:
+    def text(self, key: str, node: ast.AST | None = None) -> str:
         """A place as the user writes it."""
         if node is not None and key not in self.body.assigned:
             return user_text(node, self.facts.paths)
@@ -279,7 +279,8 @@ class _Locals(ast.NodeTransformer):
         key = self._finder.key(node)
         if key in self._locals:
             assert isinstance(node, ast.expr)
-            return at(ast.Name(self._locals[key], getattr(node, "ctx", ast.Load())), node)
+            local = at(ast.Name(self._locals[key], getattr(node, "ctx", ast.Load())), node)
+            return standing_for(local, node, self._finder.text(key, node))
         result = cast("ast.AST | list[ast.stmt]", super().visit(node))
         if id(node) not in self._ats:
             return result

@@ -1,8 +1,9 @@
-"""The type of an integer that is NumPy's, of 8, 16 or 32 bits, or Python's, depending on values: ``max(x[i], 5)``.
+"""The type of an integer that is NumPy's, of 8, 16 or 32 bits, or another one's, depending on values: ``max(x[i], 5)``.
 
-Both are one number of NumPy's type here. CPython's two differ in what comes of them: NumPy's wraps, and takes part in
-promotion. Of the Python integer the range is known, for it comes of literals. So an operation is right where it gives one
-type whichever number it is given, or where NumPy's type holds all that Python's integers give; any other is refused.
+The other may be Python's, or of another of NumPy's types, as in ``x[i] if c else y[i]``. All are one number of one type here.
+CPython's differ in what comes of them: NumPy's wraps, and takes part in promotion. Of the Python integer the range is known,
+for it comes of literals. So an operation is right where it gives one type whichever number it is given, or where NumPy's type
+holds all that Python's integers give; any other is refused.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ _PrimitiveModel: Any = models.PrimitiveModel
 
 
 class Either(_Integer):
-    """The Numba type of such an integer: ``base`` is NumPy's type, ``span`` holds the least and the greatest of Python's."""
+    """The Numba type of such an integer.
 
-    def __init__(self, base: Any, span: Interval) -> None:
-        super(_Integer, self).__init__(f"{base}_or_{span[0]}_to_{span[1]}")
+    ``base`` holds them all, ``kinds`` are NumPy's types, ``span`` the least and the greatest of Python's, if it may be one.
+    """
+
+    def __init__(self, base: Any, span: Interval | None, kinds: tuple[Any, ...] = ()) -> None:
+        kinds = kinds or (base,)
+        pythons = () if span is None else (f"{span[0]}_to_{span[1]}",)
+        held = () if kinds == (base,) else (f"in_{base}",)
+        super(_Integer, self).__init__("_".join(["_or_".join([*map(str, kinds), *pythons]), *held]))
         self.base = base
         self.span = span
+        self.kinds = kinds
         self.bitwidth = base.bitwidth
         self.signed = base.signed
 
@@ -62,6 +70,19 @@ def _is_narrow(item: Any) -> bool:
     return isinstance(item, types.Integer) and item.bitwidth < 64
 
 
+def _kinds(item: Any) -> tuple[Any, ...]:
+    """NumPy's types of which a number may be; one of 64 bits may be Python's, too."""
+    if isinstance(item, Either):
+        return item.kinds
+    if isinstance(item, types.Boolean):
+        return (types.boolean,)
+    return (item,) if isinstance(item, types.Integer) and not isinstance(item, types.IntegerLiteral) else ()
+
+
+def _has_64_bits(item: Any) -> bool:
+    return isinstance(item, types.Integer) and not _is_narrow(item)
+
+
 def _span(item: Any) -> Interval | None:
     """The Python integers that a number may be."""
     if isinstance(item, types.IntegerLiteral):
@@ -74,29 +95,42 @@ def _hull(*spans: Interval) -> Interval:
 
 
 def one_of(joined: Any, items: tuple[Any, ...]) -> Any:
-    """``joined``, the type in which numbers meet of which one is taken as it is: either, if some are Python integers."""
+    """``joined``, the type in which numbers meet of which one is taken as it is: either, if they are not of one type."""
     spans = [span for item in items if (span := _span(item)) is not None]
-    return Either(joined, _hull(*spans)) if spans and _is_narrow(joined) else joined
+    kinds = tuple(sorted({kind for item in items for kind in _kinds(item)}, key=str))
+    if any(map(_has_64_bits, kinds)):
+        # It may be Python's, with which narrow integers have 64 bits, too.
+        truth = types.boolean in kinds
+        kinds, spans = tuple(kind for kind in kinds if truth and not _is_narrow(kind)), []
+    if not isinstance(joined, types.Integer) or not kinds or (len(kinds) == 1 and not spans):
+        return joined
+    return Either(joined, _hull(*spans) if spans else None, kinds)
 
 
 def on_a_path(joined: Any, items: tuple[Any, ...]) -> Any:
     """As ``one_of``, of a variable: of few ranges, that inference comes to an end in a loop."""
     found = one_of(joined, items)
-    if not isinstance(found, Either) or found.span in map(_span, items):
+    if not isinstance(found, Either) or found.span is None or found.span in map(_span, items):
         return found
     low, high = found.span
     ends = [(1 << bits) - 1 for bits in (3, 5, 7, 15, 31) if (1 << bits) - 1 < joined.maxval]
     low = 0 if low >= 0 else next((-end - 1 for end in ends if low >= -end - 1), joined.minval)
-    return Either(joined, (low, next((end for end in ends if high <= end), joined.maxval)))
+    return Either(joined, (low, next((end for end in ends if high <= end), joined.maxval)), found.kinds)
+
+
+def beyond(items: tuple[Any, ...]) -> Any:
+    """The type of a variable that holds narrow integers and a literal that their type does not hold; None for others."""
+    found = on_a_path(types.int64, items)
+    return found if isinstance(found, Either) else None
 
 
 def cases(args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """The operand types of all that may be: first of NumPy's integers alone, last of Python's alone."""
+    """The operand types of all that may be."""
     yield from itertools.product(*(_cases_of(arg) for arg in args))
 
 
 def _cases_of(item: Any) -> tuple[Any, ...]:
-    return (item.base, *map(types.literal, item.span)) if isinstance(item, Either) else (item,)
+    return (*item.kinds, *map(types.literal, item.span or ())) if isinstance(item, Either) else (item,)
 
 
 def is_pythons(args: Iterable[Any]) -> bool:
@@ -124,8 +158,9 @@ def of_literals(operation: Any, args: tuple[Any, ...]) -> Any:
 
 def refusal(items: Iterable[Any]) -> str:
     """What to say where it counts which one it is."""
-    kind = next(item.base for item in items if isinstance(item, Either))
-    return (
-        f"a number is NumPy's {kind} or a Python integer, as in max(a, 5), and the result depends on which: "
-        f"write int(...) for Python's, or numpy.{kind}(...)"
-    )
+    item = next(item for item in items if isinstance(item, Either))
+    found, counts = "a number is NumPy's", "and the result depends on which: write"
+    if item.span is None:
+        return f"{found} {' or '.join(map(str, item.kinds))}, as in max(a, b), {counts} numpy.{item.base}(...)"
+    kind = item.kinds[0]
+    return f"{found} {kind} or a Python integer, as in max(a, 5), {counts} int(...) for Python's, or numpy.{kind}(...)"

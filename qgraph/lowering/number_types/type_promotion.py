@@ -222,12 +222,12 @@ class OperationType(_Callable, _Opaque):
             return _folded(rule(context, args), ambiguous_integers.of_literals(self._value, args))
         if not ambiguous_integers.holds(args) or self._operation.takes_ambiguous:
             return rule(context, args)
-        first, *others = ambiguous_integers.cases(args)
-        choice = rule(context, first)
+        choice = rule(context, tuple(map(ambiguous_integers.bare, args)))
         if choice is None:
             return None
         try:
-            differ = [case for case in others if getattr(rule(context, case), "result", None) != choice.result]
+            cases = ambiguous_integers.cases(args)
+            differ = [case for case in cases if getattr(rule(context, case), "result", None) != choice.result]
         except NumberError as error:
             raise NumberError(ambiguous_integers.refusal(args)) from error
         if not differ:

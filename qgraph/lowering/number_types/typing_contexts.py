@@ -17,7 +17,7 @@ from qgraph import forks
 from qgraph.captured_state import numba_function
 from qgraph.compat import numba
 from qgraph.ir.functions import Function, ParallelFunction
-from qgraph.lowering.number_types.ambiguous_integers import Either, bare, on_a_path
+from qgraph.lowering.number_types.ambiguous_integers import Either, bare, beyond, on_a_path
 from qgraph.lowering.number_types.long_ranges import LongRange, iterator_of, next_of_range
 from qgraph.lowering.number_types.number_llvm import Emitter, half_truth, make_complex, types
 from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, refusal
@@ -201,7 +201,7 @@ class NumberTyping(_Context):
             try:
                 return on_a_path(meeting(join(first, second), (first, second)), (first, second))
             except NumberError:
-                return super().unify_pairs(plain(first), plain(second))
+                return beyond((first, second)) or super().unify_pairs(plain(first), plain(second))
         for one, other in ((first, second), (second, first)):
             if one == types.none and is_number(other):
                 raise self.typing_error(f"a value is None on one path and {plain(other)} on another")
