@@ -44,10 +44,7 @@ def launch_note(code: TaskCode, extents: Sequence[Sequence[int]], block_size: in
         return f"{_grid(by_rows(each, block, *code.share(several=False)))}: {why}{_several(code)}"
     if code.lanes:
         return f"blocks of {block}, of which up to {WARP} threads share an iteration, as long as the loop inside is"
-    narrow = (
-        "; in narrower blocks where there are fewer than multiprocessors" if block_size is None and not code.several else ""
-    )
-    return f"{_grid(Shape(max(-(-count // block), 1), block))}: a thread an iteration{_several(code)}{narrow}"
+    return f"{_grid(Shape(max(-(-count // block), 1), block))}: a thread an iteration{_several(code)}"
 
 
 def _several(code: TaskCode) -> str:

@@ -25,7 +25,6 @@ from qgraph.runtime.graph.launch_shapes import (
     one_block_each,
     resident,
     resident_rows,
-    spread_out,
     threads_per_row,
 )
 
@@ -108,8 +107,7 @@ class KernelNode:
     """
 
     __slots__ = (
-        *("_counts", "_inside", "_many", "_most", "_multiprocessors", "_narrows", "_resident"),
-        *("bit", "block", "code", "copy"),
+        *("_counts", "_inside", "_many", "_most", "_multiprocessors", "_resident", "bit", "block", "code", "copy"),
         *("early", "executable", "form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
     )
 
@@ -140,8 +138,6 @@ class KernelNode:
         # For each loop of the kernel, the host values that make its extent.
         self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         self._inside = setting.host_index[code.lanes] if code.lanes else None
-        # Blocks are as wide as whoever asks for that says; warps of several loops follow one another.
-        self._narrows = setting.block_size is None and len(code.counts) == 1 and code.task.block is None
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._multiprocessors = setting.device.multiprocessors
         self._many = self._multiprocessors * _RESIDENT_THREADS * COARSENING
@@ -170,8 +166,7 @@ class KernelNode:
     @property
     def share(self) -> float:
         """How much of the device its blocks fill, if all are to run at once."""
-        shape = self.shape
-        return shape.all_blocks * shape.threads * shape.threads_down / (self._resident * self.block)
+        return self.shape.all_blocks / self._resident
 
     @property
     def sized(self) -> bool:
@@ -194,8 +189,6 @@ class KernelNode:
         if self._inside is not None:
             most = self._resident * self.block if self.code.broadcast else None
             return self._checked(threads_per_row(max(threads, 1), host[self._inside], self.block, most=most), threads)
-        if self._narrows and not self.code.several:
-            return self._checked(spread_out(threads, self.block, self._multiprocessors), threads)
         share = self.block * COARSENING if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         return self._checked(Shape(grid, self.block), threads)

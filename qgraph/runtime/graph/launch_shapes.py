@@ -64,15 +64,6 @@ def by_rows(extents: Sequence[int], threads: int, share: int, columns_each: int 
     return Shape(-(-columns // across), across, -(-blocks_down // times), down, times)
 
 
-def spread_out(threads: int, block: int, multiprocessors: int) -> Shape:
-    """The shape for a loop of long iterations: narrower blocks, where some multiprocessor would have none."""
-    blocks = -(-max(threads, 1) // block)
-    while blocks < multiprocessors and block % (2 * WARP) == 0:
-        block //= 2
-        blocks = -(-max(threads, 1) // block)
-    return Shape(blocks, block)
-
-
 def resident(blocks: int, most: int, together: int = 1, enough: int = MAX_GRID) -> int:
     """How many blocks, no more than ``most``, do the work of so many with the least that one of them does.
 

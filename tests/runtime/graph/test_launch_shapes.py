@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from qgraph.errors import ArgumentError
 from qgraph.ir.artifacts import WARP
 from qgraph.ir.blocks import BlockShape
-from qgraph.runtime.graph.launch_shapes import (
-    MAX_GRID_DOWN,
-    Shape,
-    by_rows,
-    in_tiles,
-    one_block_each,
-    resident_rows,
-    spread_out,
-)
+from qgraph.runtime.graph.launch_shapes import MAX_GRID_DOWN, by_rows, in_tiles, one_block_each, resident_rows
 
 SIZES = st.integers(0, 2**40) | st.integers(0, 300)
 
@@ -93,22 +85,6 @@ def test_shapes_that_stride(extents, most, shape):
 )
 def test_shapes(extents, shape):
     assert by_rows(extents, 256, 1) == shape
-
-
-@pytest.mark.parametrize(
-    ("threads", "block", "shape"),
-    [
-        (0, 256, (1, 32)),
-        (1, 256, (1, 32)),
-        (1000, 256, (32, 32)),
-        (16_384, 256, (256, 64)),
-        (17_000, 256, (133, 128)),
-        (131_072, 256, (512, 256)),
-        (1000, 96, (11, 96)),
-    ],
-)
-def test_blocks_of_long_iterations_are_on_many_multiprocessors(threads, block, shape):
-    assert spread_out(threads, block, 132) == Shape(*shape)
 
 
 def test_rows_that_a_thread_has():
