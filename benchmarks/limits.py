@@ -29,7 +29,7 @@ _WHY = {
     ("programs", "heat3", ""): (
         "a plane is gone from the caches before the next but one needs it; the best shapes of C take as long (`shapes`)"
     ),
-    ("programs", "gray_scott, 4,096", ""): "one sweep a pass; with fuse=True several sweeps are one pass, in half the time",
+    ("programs", "gray_scott", ""): "one sweep a pass; with fuse=True several sweeps are one pass, in half the time",
     ("programs", "shallow, 2,048^2, 40 steps: share", ""): (
         "a cell and stage take some 500 instructions, and those take the time, not memory"
     ),

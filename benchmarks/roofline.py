@@ -70,7 +70,7 @@ def draw(record: dict[str, Any], file: Path) -> None:
     rows = [row for row in record["rows"] if row["peer"] == "qgraph" and "share" in row]
     figure, axes = plots.figure("Programs below the roof: operations on float32", record, width=8.5, height=5.2)
     copy, peak = (max((row[name] for row in rows), default=1.0) for name in ("copy MB/us", "peak Mflop/us"))
-    low, high = 0.05, 100.0
+    low, high = 0.2, 60.0
     axes.plot([low, peak / copy, high], [low * copy, peak, peak], color=plots.INK, linewidth=1.4)
     marks = "osD^vP*XhdpH"
     for mark, program in zip(marks, dict.fromkeys(row["program"] for row in rows), strict=False):
