@@ -419,3 +419,30 @@ def of_grids(x: Any, y: Any) -> Any:
 
 def test_grids_in_either_order(check: Any) -> None:
     check(of_grids, lambda: (np.arange(3), np.arange(4.0)))
+
+
+def with_one_limit(x, y, out):
+    out[:] = np.clip(x, 0, None)
+    for i in range(x.shape[0]):
+        out[i] += np.clip(x[i], None, 0.5) + np.clip(x[i], 0, None) + np.clip(x[i], 0, 1)
+    u = x.clip(None, 1) + x.clip(min=-1) + x.clip(0.5, max=None)
+    return np.clip(y, None, 3), u, np.clip(y, 2, None)
+
+
+def test_clip_with_one_limit(check):
+    x, y = np.array([-2, np.nan, 0.25, -0.0, 3], np.float32), np.arange(5, dtype=np.int8)
+    check(with_one_limit, lambda: (x.copy(), y.copy(), np.zeros(5, np.float32)))
+
+
+def without_a_limit(x):
+    return np.clip(x, None, None)
+
+
+def method_without_a_limit(x):
+    return x.clip()
+
+
+@pytest.mark.parametrize("function", [without_a_limit, method_without_a_limit])
+def test_clip_without_a_limit_is_refused(rig, function):
+    with pytest.raises(qgraph.errors.KernelSyntaxError, match=r"clip\(.*\)` has no limit"):
+        rig.run(rig.kernel(function), np.arange(3.0))

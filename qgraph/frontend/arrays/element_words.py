@@ -12,9 +12,11 @@ from qgraph.frontend.arrays.indexed_arrays import Maker, written
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import is_mask, rank
-from qgraph.source import as_written, copied
+from qgraph.frontend.names.foreign_calls import one_limit
+from qgraph.ir.trees import at_place
+from qgraph.source import as_written, copied, standing_for
 
-_ZERO = ast.Constant(0)
+_ZERO, _NONE = ast.Constant(0), ast.Constant(None)
 
 
 def _outer(make: Maker, a: ast.expr, b: ast.expr) -> ast.expr:
@@ -59,8 +61,10 @@ def _of_one_type(make: Maker, test: ast.expr, values: list[ast.expr]) -> list[as
     return [value if rank(make.scope, value) else word(make.scope, kind.type, value) for value in values]
 
 
-def _clip(make: Maker, a: ast.expr, min: ast.expr, max: ast.expr) -> ast.expr:
-    return word(make.scope, np.clip, a, min, max)
+def _clip(make: Maker, a: ast.expr, min: ast.expr = _NONE, max: ast.expr = _NONE) -> ast.expr:
+    call = at_place(standing_for(word(make.scope, np.clip, a, min, max), make.node), make.node)
+    limit = one_limit(make.scope, call)
+    return call if limit is None else word(make.scope, limit, *call.args)
 
 
 def _conjugate(make: Maker, a: ast.expr) -> ast.expr:

@@ -46,7 +46,7 @@ from qgraph.frontend.names.call_binding import (
     without_docstring,
 )
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.foreign_calls import by_position, give_defaults, refuse_callee
+from qgraph.frontend.names.foreign_calls import by_position, give_defaults, one_limit, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
@@ -344,6 +344,10 @@ class _Rewriter(ProgressResolution, VectorResolution):
             return self._place(known, node)
         if is_power(self._scope, callee, node):
             return self._power(node.args[0], node.args[1], node)
+        if callee is np.clip and (limit := one_limit(self._scope, node)) is not None:
+            self.generic_visit(node)
+            node.func = at(load(self._body.names.add(limit, "_limited")), node)
+            return node
         if callee is divmod and len(node.args) == 2 and not node.keywords:
             fault = self._fault(ast.Mod(), node.args[0], node.args[1], node)
             self.generic_visit(node)

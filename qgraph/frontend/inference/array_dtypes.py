@@ -139,7 +139,8 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
     function = known_object(scope, node.func)
     if operation(function).elementwise or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
-        return function(*(_sample(scope, argument, numbers) for argument in node.args))
+        # `np.clip` may have one limit alone.
+        return function(*(None if _is_none(each) else _sample(scope, each, numbers) for each in node.args))
     if function is len and numbers is not None:
         return 1
     if function is min or function is max:
@@ -151,6 +152,10 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
         case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
             return getattr(_sample(scope, array, numbers), attr)()
     raise _UnknownError
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _converts_or_reduces(function: object) -> bool:

@@ -175,6 +175,21 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
     node.keywords = []
 
 
+def one_limit(scope: Scope, node: ast.Call) -> np.ufunc | None:
+    """What ``np.clip(x, 0, None)`` is, and ``np.clip(x, None, 1)``: of its two arguments that are left; None with two limits.
+
+    Raises:
+        KernelSyntaxError: there is no limit.
+    """
+    none = [isinstance(each, ast.Constant) and each.value is None for each in node.args]
+    if none == [False, True, True]:
+        raise scope.error(f"`{as_written(node)}` has no limit", node, "give one, or write a copy: np.copy(x)")
+    if none not in ([False, False, True], [False, True, False]):
+        return None
+    del node.args[none.index(True)]
+    return np.maximum if none[2] else np.minimum
+
+
 def _known_module(function: FunctionType) -> bool:
     return (function.__module__ or "").split(".")[0] in ("numpy", "math", "cmath", "numba")
 
