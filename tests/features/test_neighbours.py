@@ -13,14 +13,18 @@ import qgraph
 def ring(u: Any, out: Any, n: int) -> None:
     for i in range(u.shape[0]):
         out[0, i] = u[(i + 1) % u.shape[0]] - u[(i - 1) % u.shape[0]]
+    m = u.shape[0]
+    for i in range(m):
+        after, before = (i + 1) % m, (i - 1) % m
+        out[1, i] = u[after] * 10 + 7 * before + after
+    for i in range(m):
+        out[2, i] = u[(i + 2) % m] + u[(i + 1) % out.shape[1]] + u[(1 + i) % m]
     for i in range(n):
-        after = (i + 1) % n
-        out[1, i] = u[after] * 10 + u[(i - 1) % n] + after
-    for i in range(n):
-        out[2, i] = u[(i + 2) % n] + u[(i + 1) % out.shape[1]] + u[(1 + i) % n]
+        out[3, i] = u[(i + 1) % n] * 10 + (i - 1) % n
 
 
-def others(u: Any, out: Any, n: int) -> None:
+def others(u: Any, out: Any, k: int) -> None:
+    n = u.shape[0]
     for i in range(1, n):
         out[0, i] = u[(i + 1) % n]
     for i in range(0, n, 2):

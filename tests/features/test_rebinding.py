@@ -205,6 +205,19 @@ def test_pairs_that_change_places_need_not_be_of_one_shape(check, n, fuse):
     check(pairs_that_meet, lambda: (*(numbers(5) + k for k in range(4)), n), fuse=fuse)
 
 
+def pairs_of_one_array(x, a, b, n):
+    psi = x
+    for _ in qgraph.serial(range(n)):
+        x, a = a, x
+        psi, b = b, psi
+        psi[0] += x[0]
+
+
+def test_pairs_of_which_two_names_are_one_array_are_refused(rig):
+    with pytest.raises(qgraph.KernelSyntaxError, match="are names of the same array"):
+        rig.run(rig.kernel(pairs_of_one_array), numbers(5), numbers(5), numbers(5), 3)
+
+
 def test_pairs_that_meet_are_of_one_shape(rig):
     with pytest.raises(qgraph.errors.ArgumentError, match="`a` and `b` change places, and they have different shapes"):
         rig.run(rig.kernel(pairs_that_meet), numbers(5), numbers(5), numbers(6), numbers(6), 3)

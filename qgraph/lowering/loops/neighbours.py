@@ -1,6 +1,6 @@
 """Program -> Program: what loops look up in every iteration, in fewer instructions.
 
-``(i + 1) % n``, where ``i`` runs over ``range(n)``, is a comparison in place of a division. And the shape of an array that
+``(i + 1) % n``, where ``i`` runs over ``range(n)`` and ``n`` is an extent, is a comparison in place of a division. And the shape of an array that
 changes places with others is that of any of them: that of one which the loop has anyway, since an array of which it needs the
 shape alone is one more that might be changed, and then nothing is loaded as a constant.
 """
@@ -11,7 +11,6 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.program import Axis, Program, Task
 from qgraph.ir.rewrite import with_tasks
 from qgraph.ir.trees import parsed
@@ -22,7 +21,6 @@ from qgraph.source import copied, standing_for
 def with_near_neighbours(program: Program) -> Program:
     """``program`` with tasks that divide less and look at fewer arrays; the numbers are the same."""
     counts = {value.name: value.source for value in program.host_values}
-    integers = {leaf.name for leaf in program.arrays_and_scalars if leaf.type == ScalarType("int64", True)}
 
     def changed(task: Task) -> Task:
         stored = frozenset().union(*map(names_stored, task.body))
@@ -30,14 +28,14 @@ def with_near_neighbours(program: Program) -> Program:
         shapes = {leaf: each.local for each in task.selections for leaf in each.leaves}
         if not ends and not shapes:
             return task
-        writer = _Writer(ends, shapes, integers)
+        writer = _Writer(ends, shapes)
         return replace(task, body=tuple(writer.visit(statement) for statement in copied(list(task.body))))
 
     return with_tasks(program, changed)
 
 
 def _end(axis: Axis, counts: Mapping[str, str]) -> str:
-    """The source of ``n`` where the axis is ``range(n)``; empty where it is another one."""
+    """The source of ``n`` where the axis is ``range(n)``, an extent; empty where it is another one."""
     if (ast.unparse(axis.start), ast.unparse(axis.step)) != ("0", "1") or not isinstance(axis.count, ast.Name):
         return ""
     source = counts.get(axis.count.id, "")
@@ -45,8 +43,8 @@ def _end(axis: Axis, counts: Mapping[str, str]) -> str:
 
 
 class _Writer(ast.NodeTransformer):
-    def __init__(self, ends: Mapping[str, str], shapes: Mapping[str, str], integers: set[str]) -> None:
-        self._ends, self._shapes, self._integers = ends, shapes, integers
+    def __init__(self, ends: Mapping[str, str], shapes: Mapping[str, str]) -> None:
+        self._ends, self._shapes = ends, shapes
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """A remainder, if it is one of a neighbour."""
@@ -54,8 +52,8 @@ class _Writer(ast.NodeTransformer):
             case ast.BinOp(
                 left=ast.BinOp(left=ast.Name(id=variable), op=ast.Add() | ast.Sub() as operator, right=ast.Constant(value=1)),
                 op=ast.Mod(),
-                right=ast.Subscript(value=ast.Attribute(value=ast.Name(), attr="shape")) | ast.Name() as end,
-            ) if self._ends.get(variable) == ast.unparse(end) and (not isinstance(end, ast.Name) or end.id in self._integers):
+                right=ast.Subscript(value=ast.Attribute(value=ast.Name(), attr="shape")) as end,
+            ) if self._ends.get(variable) == ast.unparse(end):
                 # The loop runs, so there is a last one.
                 after, before = "{i} + 1 if {i} + 1 < ({n}) else 0", "{i} - 1 if {i} > 0 else ({n}) - 1"
                 near = after if isinstance(operator, ast.Add) else before
