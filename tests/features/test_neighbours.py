@@ -23,7 +23,7 @@ def ring(u: Any, out: Any, n: int) -> None:
         out[3, i] = u[(i + 1) % n] * 10 + (i - 1) % n
 
 
-def others(u: Any, out: Any, k: int) -> None:
+def others(u: Any, out: Any, times: int) -> None:
     n = u.shape[0]
     for i in range(1, n):
         out[0, i] = u[(i + 1) % n]
@@ -34,7 +34,7 @@ def others(u: Any, out: Any, k: int) -> None:
         i = i + 3  # noqa: PLW2901
         out[2, at] = u[(i + 1) % n]
     for i in range(n):
-        for k in range(2):
+        for k in range(2 * min(times, 1)):
             out[3, i] += u[(k + 1) % n] * u[(i + 1) % n]
 
 
