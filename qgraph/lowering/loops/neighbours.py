@@ -1,6 +1,6 @@
 """Program -> Program: what loops look up in every iteration, in fewer instructions.
 
-``(i + 1) % n``, where ``i`` runs over ``range(n)`` and ``n`` is an extent, is a comparison in place of a division. And the shape
+``(i + 1) % n``, where ``i`` runs over ``range(n)`` and ``n`` is an extent, is a comparison, no division. And the shape
 of an array that changes places with others is that of any of them: that of one which the loop has anyway, since an array of
 which it needs the shape alone is one more that might be changed, and then nothing is loaded as a constant.
 """
