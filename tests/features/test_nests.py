@@ -362,3 +362,13 @@ def test_columns_together_have_the_bits_of_each_alone(rig):
     for j in range(33):
         rig.run(kernel, x[:, j : j + 1].copy(), alone[j : j + 1])
     np.testing.assert_array_equal(together, alone)
+
+
+def beside_a_number(x, w):
+    for i in range(x.shape[0]):
+        for j in range(3):
+            x[i] = j + w[()]
+
+
+def test_a_loop_inside_reads_an_array_without_axes(check):
+    check(beside_a_number, lambda: (np.zeros(5), np.array(2.5)))

@@ -19,6 +19,7 @@ from tests.properties.values import (
     fits,
     kind_of,
     literal,
+    of_one_narrow_type,
     promoted,
     settled,
     within,
@@ -171,7 +172,7 @@ class Expressions:
             # Numbers that no type of integers holds.
             return a
         text = f"{a.inner} if {test.text} else {b.inner}"
-        return Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes)
+        return of_one_narrow_type(Value(text, "int", min(a.low, b.low), max(a.high, b.high), a.dtypes | b.dtypes))
 
     def _integer_extreme(self, scope: Scope, depth: int) -> Value:
         a, b = self.integer(scope, depth), self.integer(scope, depth)
@@ -181,7 +182,8 @@ class Expressions:
             return a
         word = self.choices.pick(("min", "max"))
         choose = min if word == "min" else max
-        return Value(call(word, a, b), "int", choose(a.low, b.low), choose(a.high, b.high), a.dtypes | b.dtypes, atom=True)
+        low, high = choose(a.low, b.low), choose(a.high, b.high)
+        return of_one_narrow_type(Value(call(word, a, b), "int", low, high, a.dtypes | b.dtypes, atom=True))
 
     def _integer_sign(self, scope: Scope, depth: int) -> Value:
         a = settled(self.integer(scope, depth))

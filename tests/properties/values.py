@@ -188,6 +188,13 @@ def settled(value: Value, beside: frozenset[str] = frozenset()) -> Value:
     return Value(f"int({value.text})", "int", value.low, value.high, frozenset([WEAK]), atom=True)
 
 
+def of_one_narrow_type(value: Value) -> Value:
+    """``value`` as a Python int, where it is of one narrow type of NumPy's or of another: a kernel asks which."""
+    if len(value.dtypes - {WEAK, "int64", "uint64"}) < 2:
+        return value
+    return Value(f"int({value.text})", "int", value.low, value.high, frozenset([WEAK]), atom=True)
+
+
 def named(name: str, value: Value) -> Value:
     """The same, under a name."""
     return replace(value, text=name, atom=True)

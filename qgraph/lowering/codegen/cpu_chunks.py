@@ -139,7 +139,7 @@ def _goes_down_columns(task: Task, iteration: Statements) -> bool:
     if inner in own.union(*map(names_in, around)) or own & names_in(loop.iter):
         return False
     indices = (node.slice for node in walk(loop.body) if isinstance(node, ast.Subscript))
-    several = (index.elts for index in indices if isinstance(index, ast.Tuple))
+    several = (index.elts for index in indices if isinstance(index, ast.Tuple) and index.elts)
     found = (([*map(names_in, first)], names_in(last)) for *first, last in several)
     return any(column in last and inner not in last and inner in frozenset().union(*first) for first, last in found)
 
