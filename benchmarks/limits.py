@@ -13,7 +13,7 @@ _WHY = {
     ("programs", "boltzmann,", "CuPy"): (
         "its graph has the number of steps built in; in qgraph's, which runs any number, some steps are a turn of the while "
         "node, and steps of the last turns look whether they are left. All blocks of a step of 512^2 fit on the device, "
-        "so that the next step cannot begin early, and the instructions that look whether it may are paid for nothing"
+        "so that the next step cannot begin early, and looks for nothing whether it may. That this is all is a guess"
     ),
     ("programs", "boltzmann3", "CuPy"): "as of boltzmann: all blocks of 64^3 fit on the device at once",
     ("programs", "gray_scott", "CuPy"): (
@@ -22,12 +22,12 @@ _WHY = {
     ("programs", "gray_scott", "Quadrants"): "as against CuPy: there is one n for all arrays",
     ("programs", "shallow", "CuPy"): (
         "`min` and `max` give Python's answer for nan and for zeros with a sign: of 76 in a cell and stage 40 are two "
-        "instructions, and extents are numbers of 64 bits"
+        "instructions (in PTX), and extents are numbers of 64 bits"
     ),
     ("programs", "shallow", "Quadrants"): "as against CuPy",
     ("programs", "molecules", "CuPy"): "its positions are a float4 each, and take one load; a row of three takes three",
     ("programs", "heat3", ""): (
-        "a plane is gone from the caches before the next but one needs it; the best shapes of C take as long (`shapes`)"
+        "the best shapes of C take as long (`shapes`); that planes leave the caches before they are needed again is a guess"
     ),
     ("programs", "gray_scott", ""): "one sweep a pass; with fuse=True several sweeps are one pass, in half the time",
     ("programs", "shallow, 2,048^2, 40 steps: share", ""): (

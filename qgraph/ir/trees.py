@@ -41,6 +41,11 @@ def parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
+def is_none(node: ast.expr | None) -> bool:
+    """Whether an argument, or a bound of a slice, is left out, or written as None."""
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)
+
+
 def at_place(tree: _Tree, node: ast.AST) -> _Tree:
     """``tree``, the parts of which that have no place get that of ``node``."""
     for child in ast.walk(tree):

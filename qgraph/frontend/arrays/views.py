@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_none, is_whole, join, number, placed, plus, times, word
+from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_whole, join, number, placed, plus, times, word
 from qgraph.frontend.inference.ranks import ViewWord, is_ellipsis, is_new_axis, known, new_array, rank, view_word
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
@@ -18,7 +18,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.inlining import bind_value
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.trees import at_place, load, parsed, parts_of
+from qgraph.ir.trees import at_place, is_none, load, parsed, parts_of
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied
 

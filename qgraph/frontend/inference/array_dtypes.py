@@ -24,7 +24,7 @@ from qgraph.frontend.inference.ranks import (
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Private, SlotRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf, ScalarType
-from qgraph.ir.trees import MEMBERSHIP, constants_of, operands_of
+from qgraph.ir.trees import MEMBERSHIP, constants_of, is_none, operands_of
 from qgraph.operations.library_functions import LibraryFunction
 from qgraph.operations.table import OPERATIONS, operation
 
@@ -140,7 +140,7 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
     if operation(function).elementwise or (len(node.args) == 1 and _converts_or_reduces(function)):
         assert callable(function)
         # `np.clip` may have one limit alone.
-        return function(*(None if _is_none(each) else _sample(scope, each, numbers) for each in node.args))
+        return function(*(None if is_none(each) else _sample(scope, each, numbers) for each in node.args))
     if function is len and numbers is not None:
         return 1
     if function is min or function is max:
@@ -152,10 +152,6 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
         case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
             return getattr(_sample(scope, array, numbers), attr)()
     raise _UnknownError
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _converts_or_reduces(function: object) -> bool:

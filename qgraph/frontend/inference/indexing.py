@@ -93,11 +93,6 @@ def is_natural(scope: Scope, node: ast.expr) -> bool:
     return constant is not None and constant >= 0
 
 
-def is_none(node: ast.expr | None) -> bool:
-    """Whether a bound of a slice is left out."""
-    return node is None or (isinstance(node, ast.Constant) and node.value is None)
-
-
 def placed(tree: ast.expr, node: ast.AST) -> ast.expr:
     """A copy of ``tree`` at the place of ``node``."""
     return at_place(copied(tree), node)

@@ -9,6 +9,7 @@ import numpy as np
 from qgraph.frontend.inference.ranks import known, known_object, rank
 from qgraph.frontend.names.bindings import LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
+from qgraph.ir.trees import is_none
 
 
 def is_in_place(scope: Scope, node: ast.AST) -> bool:
@@ -56,5 +57,5 @@ def with_slices(scope: Scope, index: ast.expr) -> ast.expr:
 def _as_slice(scope: Scope, node: ast.expr) -> ast.expr:
     if not isinstance(node, ast.Call) or known_object(scope, node.func) is not slice:
         return node
-    bounds = [None if isinstance(each, ast.Constant) and each.value is None else each for each in node.args]
+    bounds = [None if is_none(each) else each for each in node.args]
     return ast.Slice(None, *bounds) if len(bounds) == 1 else ast.Slice(*bounds)

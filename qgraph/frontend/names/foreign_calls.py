@@ -15,6 +15,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, is_random
+from qgraph.ir.trees import is_none
 from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import OPERATIONS, is_one_of
 from qgraph.source import as_written
@@ -181,7 +182,7 @@ def one_limit(scope: Scope, node: ast.Call) -> np.ufunc | None:
     Raises:
         KernelSyntaxError: there is no limit.
     """
-    none = [isinstance(each, ast.Constant) and each.value is None for each in node.args]
+    none = [is_none(each) for each in node.args]
     if none == [False, True, True]:
         raise scope.error(f"`{as_written(node)}` has no limit", node, "give one, or write a copy: np.copy(x)")
     if none not in ([False, False, True], [False, True, False]):

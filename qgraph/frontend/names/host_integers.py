@@ -13,7 +13,7 @@ import numpy as np
 from qgraph.frontend.facts.abstract_values import SlicedDimension, SliceIndex, arithmetic, compared, kept
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.trees import parsed
+from qgraph.ir.trees import is_none, parsed
 from qgraph.polyhedral.symbolic_integers import (
     ONE,
     UNDECIDED,
@@ -161,10 +161,10 @@ class HostIntegers:
                 func=ast.Attribute(value=ast.Call(func=ast.Name(id="slice"), args=[lower, upper, by]), attr="indices"),
                 args=[size],
             ):
-                bounds = [None if _is_none(each) else self._integer(each) for each in (lower, upper)]
-                step = 1 if _is_none(by) else constant_of(by)
+                bounds = [None if is_none(each) else self._integer(each) for each in (lower, upper)]
+                step = 1 if is_none(by) else constant_of(by)
                 count = self._integer(size)
-                followed = all(b is not None or _is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
+                followed = all(b is not None or is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
                 if not step or count is None or not followed:
                     return None
                 part = kept(SlicedDimension(ZERO, count), SliceIndex(bounds[0], bounds[1], step), _is_natural)
@@ -190,7 +190,3 @@ class HostIntegers:
 
 def _is_natural(poly: Poly) -> bool:
     return all(c >= 0 and all(symbol.kind in ("size", "flag") for symbol in monomial) for monomial, c in poly.terms)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

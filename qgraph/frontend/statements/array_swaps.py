@@ -130,20 +130,19 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
             )
     before = frozenset(places.names[name].name for name in moved)
     after = frozenset(leaf.name for leaf in (sources[name] for name in moved) if leaf is not None)
-    selections = region.unit.selections
-    strange = any(
-        leaf is not None and _candidates(region.unit, leaf) != selections[places.names[name].name].leaves
-        for name, leaf in sources.items()
-        if name in moved
-    )
-    if strange or _arranged(region.unit, scope, after, before) != before:
+    if _arranged(region.unit, scope, after, before) != before:
         raise KernelSyntaxError(
             f"after this, {' and '.join(f'`{name}`' for name in sorted(moved))} are not the same arrays in another order",
             scope.span(names_assigned([node])[moved[0]][0]),
             hint="in a loop or branch arrays may change places, `u, v = v, u`; to copy one, write `u[:] = v` or a loop",
         )
-    targets = [selections[places.names[name].name].slot for name in moved]
-    values = [selections[leaf.name].slot for leaf in (sources[name] for name in moved) if leaf is not None]
+    selections = region.unit.selections
+    pairs = [
+        (selections[places.names[name].name], selections[leaf.name]) for name in moved if (leaf := sources[name]) is not None
+    ]
+    # A slot counts among the arrays of its group: names get places of their own group alone.
+    assert all(to.leaves == of.leaves for to, of in pairs)
+    targets, values = [to.slot for to, _ in pairs], [of.slot for _, of in pairs]
     region.run(scope).rotate(targets, values, [get_slot(slot) for slot in values], node)
     # What the test of the next iteration adds finds the arrays where they are now.
     region.flush()
