@@ -26,6 +26,17 @@ _WHY = {
     ),
     ("programs", "shallow", "Quadrants"): "as against CuPy",
     ("programs", "molecules", "CuPy"): "its positions are a float4 each, and take one load; a row of three takes three",
+    ("programs", "poisson, 1,024^2", ""): (
+        "an iteration waits for two sums over the whole grid, and the memory idles meanwhile; less so the larger the grid is"
+    ),
+    ("programs", "poisson, 2,048^2", ""): "as of 1,024^2",
+    ("programs", "fdtd, 2,048^2, 100 steps: share", ""): (
+        "one sweep a pass; with fuse=True several sweeps are one pass, in a quarter of the time"
+    ),
+    ("programs", "boltzmann, 2,048^2, 10 steps: share", ""): "the last turn of few steps, as against CuPy, which has 0.89",
+    ("programs", "pagerank", ""): (
+        "a link reads the rank of a page anywhere: a sector of 32 bytes for 4, of which the limit counts the 4"
+    ),
     ("programs", "heat3", ""): (
         "the best shapes of C take as long (`shapes`); that planes leave the caches before they are needed again is a guess"
     ),
