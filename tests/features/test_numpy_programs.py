@@ -1,4 +1,4 @@
-"""The programs of NPBench, in words of our own, give what NumPy gives. ``python -m tests.npbench.table`` measures them."""
+"""The programs of NPBench, in words of our own, give what NumPy gives. ``python -m benchmarks.npbench`` measures them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import thorough
-from tests.npbench import data, grids, linear_algebra, table
-from tests.npbench.programs import PROGRAMS
+from examples.npbench import data, grids, linear_algebra
+from examples.npbench.programs import PROGRAMS
 
 # Those that take a second or two to compile, of each kind some.
 QUICK = (
@@ -28,11 +28,3 @@ def test_all_are_here() -> None:
 def test_a_program_of_arrays(check: Any, name: str) -> None:
     program = PROGRAMS[name]
     check(program.function, lambda: program.make(program.size))
-
-
-@pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaWarning")
-def test_the_table_of_times(backend: str) -> None:
-    words = table.row("crc16", backend, 1).split()
-    assert words[:3] == ["crc16", "2", "yes"]
-    assert table.row("spmv", backend, 1).split()[1] == "1"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import qgraph
-from tests.npbench.programs import numbers, program
+from examples.npbench.programs import numbers, program
 
 # --- networks ----------------------------------------------------------------------------------------------------------
 

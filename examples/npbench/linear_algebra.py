@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import qgraph
-from tests.npbench.programs import numbers, positive_definite, program
+from examples.npbench.programs import numbers, positive_definite, program
 
 
 @program(lambda n: (1.5, 1.2, numbers(n, n + 1), numbers(n, n + 2), numbers(n + 2, n + 1)))

@@ -1,4 +1,4 @@
-"""A table of the programs: ``python -m tests.npbench.table [--backend cpu] [--scale 1] [NAME ...]``.
+"""A table of the programs: ``python -m benchmarks.npbench [--backend cpu] [--scale 1] [NAME ...]``.
 
 For each: how often a word of qgraph stands in its NumPy source; whether the kernel gives what plain Python does; seconds of the
 first call, where nothing was compiled before, and of a later one; how many times as long the plain function takes, and
@@ -25,8 +25,8 @@ import numpy as np
 
 import qgraph
 from qgraph.language import Func
-from tests.npbench import data, grids, linear_algebra
-from tests.npbench.programs import PROGRAMS, Program
+from examples.npbench import data, grids, linear_algebra
+from examples.npbench.programs import PROGRAMS, Program
 
 MODULES = (data, grids, linear_algebra)
 WORDS = ("serial", "static", "parallel", "Static")
