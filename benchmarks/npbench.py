@@ -1,37 +1,82 @@
-"""A table of the programs: ``python -m benchmarks.npbench [--backend cpu] [--scale 1] [NAME ...]``.
+"""Programs of NumPy as people write them: those of NPBench, at its sizes "L", in qgraph and in what else runs NumPy's source.
 
-For each: how often a word of qgraph stands in its NumPy source; whether the kernel gives what plain Python does; seconds of the
-first call, where nothing was compiled before, and of a later one; how many times as long the plain function takes, and
-``numba.njit`` of it without those words, or a dash where Numba does not compile that.
+``python -m benchmarks.npbench [--only gemm ...] [--without NumPy ...] [--quick] [--device cpu]``
+
+qgraph, NumPy, Numba (``njit``) and CuPy run one source, the words of qgraph taken away for the others; JAX has versions of its
+own (``npbench_in_jax``). Each is checked against plain Python at a small size and against qgraph at the size measured. With
+``--device cpu`` the question is how soon a program runs: the first call without a cache, and in a new process with one.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
+import contextlib
 import copy
+import functools
+import importlib
 import inspect
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 import textwrap
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("QGRAPH_CACHE", "0")
 
-import numba
 import numpy as np
 
 import qgraph
-from qgraph.language import Func
+from benchmarks import panels, parts
+from benchmarks.npbench_sizes import LARGE
+from benchmarks.peers import Device, require
+from benchmarks.results import Answer, Target
+from benchmarks.timing import Timing
 from examples.npbench import data, grids, linear_algebra
 from examples.npbench.programs import PROGRAMS, Program
+from qgraph.language import Func
 
-MODULES = (data, grids, linear_algebra)
+MODULES = {"linear_algebra": linear_algebra, "grids": grids, "data": data}
+PEERS = ("qgraph", "NumPy", "Numba", "CuPy", "JAX")
+COLUMNS = ("program", "size", "peer", "us", "ratio", "words", "first call, s", "new process, s")
 WORDS = ("serial", "static", "parallel", "Static")
-# A later call is the fastest of as many as fit in this many seconds.
-PATIENCE = 0.3
+# Seconds: for the calls that are measured, and for the first one of a peer with its compilation, which is stopped then.
+SECONDS, LONGEST = 0.2, 5.0
+# Wanted on the CPU: seconds of a first call, and of one in a new process with a warm cache.
+COLD, WARM = 3.0, 0.3
+# A program run in a new process: the seconds of its first call.
+_START = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+import qgraph
+from examples.npbench import data, grids, linear_algebra
+from examples.npbench.programs import PROGRAMS
+program = PROGRAMS[sys.argv[1]]
+args, kernel = program.make(program.size), qgraph.kernel(backend="cpu")(program.function)
+start = time.perf_counter()
+kernel(*args)
+print(time.perf_counter() - start)
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one library runs a program.
+
+    ``run`` takes the arguments and gives the results and the new values of the arguments that change; ``place`` puts an
+    argument where the library wants it, ``fresh`` copies one, and ``wait`` returns when all work is done.
+    """
+
+    run: Callable[..., tuple[Any, ...]]
+    place: Callable[[Any], Any]
+    fresh: Callable[[Any], Any]
+    wait: Callable[[], Any]
 
 
 class _Plain(ast.NodeTransformer):
@@ -48,9 +93,11 @@ class _Plain(ast.NodeTransformer):
         return node
 
 
-def words_and_plain(program: Program) -> tuple[int, Callable[..., Any]]:
-    """The number of words of qgraph in a program and its helpers, and ``numba.njit`` of it without them."""
-    words, namespace = 0, dict(vars(inspect.getmodule(program.function)) or {})
+def words_and_plain(
+    program: Program, numpy: Any = np, wrap: Callable[[Any], Any] = lambda function: function
+) -> tuple[int, Callable[..., Any]]:
+    """The number of words of qgraph in a program and its helpers; and it without them, with another library as ``np``."""
+    words, namespace = 0, {**vars(inspect.getmodule(program.function)), "np": numpy}  # type: ignore[arg-type]
     needed = [program.function]
     for function in needed:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -66,79 +113,217 @@ def words_and_plain(program: Program) -> tuple[int, Callable[..., Any]]:
             words += argument.annotation is not None and "Static" in ast.unparse(argument.annotation)
             argument.annotation = None
         exec(compile(ast.fix_missing_locations(tree), "<plain>", "exec"), namespace)
-        namespace[function.__name__] = numba.njit(namespace[function.__name__])
+        namespace[function.__name__] = wrap(namespace[function.__name__])
     return words, namespace[program.function.__name__]
 
 
-def seconds(function: Callable[..., Any], args: tuple[Any, ...], backend: str = "cpu") -> float:
-    """The fastest of some calls, each with fresh arguments."""
-    best, until = float("inf"), time.perf_counter() + PATIENCE
-    while best == float("inf") or time.perf_counter() < until:
-        given = placed(args, backend)
-        qgraph.synchronize()
-        start = time.perf_counter()
-        function(*given)
-        qgraph.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return best
+def begin(device: Device) -> Answer:
+    """An answer without rows."""
+    title = "Programs of NumPy (NPBench), from the call to its end, us"
+    return Answer("npbench" if device == "cuda" else "npbench_cpu", title, COLUMNS)
 
 
-def placed(args: tuple[Any, ...], backend: str) -> tuple[Any, ...]:
-    """Copies of arguments, whose arrays are on the device for cuda."""
-    if backend != "cuda":
-        return copy.deepcopy(args)
-    return tuple(qgraph.asarray(each, backend="cuda") if isinstance(each, np.ndarray) else copy.deepcopy(each) for each in args)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether results, or arguments after a call, are equal: floats up to rounding."""
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if one is None:
-        return other is None
-    one, other = qgraph.to_numpy(one), qgraph.to_numpy(other)
-    scale = np.max(np.abs(one), initial=1.0)
-    return one.dtype == other.dtype and one.shape == other.shape and np.allclose(one, other, 1e-9, 1e-9 * scale, equal_nan=True)
-
-
-def row(name: str, backend: str, scale: int) -> str:
-    """The line of one program."""
-    program = PROGRAMS[name]
-    args = program.make(program.size * scale)
-    words, plain = words_and_plain(program)
-    kernel = qgraph.kernel(backend=backend)(program.function)
-    given, expected = placed(args, backend), copy.deepcopy(args)
-    start = time.perf_counter()
-    try:
-        result = kernel(*given)
-        qgraph.synchronize()
-    except qgraph.QGraphError as error:
-        return f"{name:26}{words:5}  refused: {error.found}"
-    cold = time.perf_counter() - start
-    right = same(kernel.reference(*expected), result) and same(tuple(expected), tuple(given))
-    warm = seconds(kernel, args, backend)
-    numpy_time = seconds(program.function, args)
-    try:
-        plain(*copy.deepcopy(args))
-        with_numba = f"{seconds(plain, args) / warm:8.2f}"
-    except (numba.core.errors.NumbaError, TypeError, AssertionError):
-        with_numba = f"{'-':>8}"
-    return f"{name:26}{words:5}{'yes' if right else 'NO':>7}{cold:8.2f}{warm:12.6f}{numpy_time / warm:8.2f}{with_numba}"
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="cpu")
-    parser.add_argument("--scale", type=int, default=1, help="how many times the size of the tests")
-    parser.add_argument("names", nargs="*", default=sorted(PROGRAMS))
-    given = parser.parse_args()
+def measure(name: str, answer: Answer, quick: bool, device: Device) -> None:
+    """The rows of one program."""
     warnings.simplefilter("ignore")
-    row("compute", given.backend, 1)  # what is imported at the first call
-    print(f"{'program':26}{'words':>5}{'right':>7}{'cold s':>8}{'warm s':>12}{'x NumPy':>8}{'x Numba':>8}")
-    for name in given.names:
-        print(row(name, given.backend, given.scale), flush=True)
+    program, times, more = PROGRAMS[name], {}, {"words": {"qgraph": words_and_plain(PROGRAMS[name])[0]}}
+    small = program.make(program.size)
+    expected, changed = _expected(program, small)
+    at_tests = quick or device == "cpu"
+    args, wanted = small if at_tests else LARGE[name](), None
+    for peer, make in _ways(name, changed, device).items():
+        if peer in answer.missing:
+            continue
+        start = time.perf_counter()
+        way = parts.attempt(answer, name, peer, functools.partial(_checked, make, small, changed, expected))
+        if way is None:
+            continue
+        if peer == "qgraph":
+            more["first call, s"] = {"qgraph": round(time.perf_counter() - start, 2)}
+        found = parts.attempt(answer, name, peer, functools.partial(_measured, way, args, changed, wanted, device))
+        if found is not None:
+            times[peer], outputs = found
+            wanted = wanted or (outputs if device == "cuda" else None)
+    if device == "cpu":
+        more["new process, s"] = {"qgraph": round(_started(name), 2)}
+    parts.add_rows(answer, name, "tests" if at_tests else "L", times, more)
+
+
+def _expected(program: Program, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The outputs of plain Python, and the places of the arguments that it changes."""
+    given = copy.deepcopy(args)
+    result = words_and_plain(program)[1](*given)
+    pairs = enumerate(zip(args, given, strict=True))
+    changed = tuple(k for k, (old, new) in pairs if isinstance(old, np.ndarray) and not np.array_equal(old, new))
+    return (*_flat(result), *(given[k] for k in changed)), changed
+
+
+def _flat(result: Any) -> tuple[Any, ...]:
+    return () if result is None else result if isinstance(result, tuple) else (result,)
+
+
+def _ways(name: str, changed: tuple[int, ...], device: Device) -> dict[str, Callable[[], Way]]:
+    """What makes each library's way of running a program."""
+    makers = {"qgraph": _with_qgraph, "NumPy": _with_numpy, "Numba": _with_numba, "CuPy": _with_cupy, "JAX": _with_jax}
+    return {peer: functools.partial(make, name, changed, device) for peer, make in makers.items()}
+
+
+def _running(function: Callable[..., Any], changed: tuple[int, ...]) -> Callable[..., tuple[Any, ...]]:
+    def run(*args: Any) -> tuple[Any, ...]:
+        return (*_flat(function(*args)), *(args[k] for k in changed))
+
+    return run
+
+
+def _with_qgraph(name: str, changed: tuple[int, ...], device: Device) -> Way:
+    run = _running(qgraph.kernel(backend=device)(PROGRAMS[name].function), changed)
+    if device == "cpu":
+        return Way(run, copy.copy, copy.copy, lambda: None)
+    require("cupy", device)
+    import cupy
+
+    return Way(run, _to(cupy.asarray), copy.copy, cupy.cuda.Device().synchronize)
+
+
+def _with_numpy(name: str, changed: tuple[int, ...], device: Device) -> Way:
+    return Way(_running(words_and_plain(PROGRAMS[name])[1], changed), copy.copy, copy.copy, lambda: None)
+
+
+def _with_numba(name: str, changed: tuple[int, ...], device: Device) -> Way:
+    import numba
+
+    return Way(_running(words_and_plain(PROGRAMS[name], np, numba.njit)[1], changed), copy.copy, copy.copy, lambda: None)
+
+
+def _with_cupy(name: str, changed: tuple[int, ...], device: Device) -> Way:
+    require("cupy", device)
+    import cupy
+
+    run = _running(words_and_plain(PROGRAMS[name], cupy)[1], changed)
+    return Way(run, _to(cupy.asarray), copy.copy, cupy.cuda.Device().synchronize)
+
+
+def _with_jax(name: str, changed: tuple[int, ...], device: Device) -> Way:
+    require("jax", device)
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    for module in MODULES:
+        importlib.import_module(f"benchmarks.npbench_in_jax.{module}")
+    version = importlib.import_module("benchmarks.npbench_in_jax.versions").VERSIONS[name]
+    compiled = jax.jit(version.function, static_argnames=version.static)
+    names = list(inspect.signature(version.function).parameters)
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        # By name, since an argument that is static by name may come by place in some versions of JAX only.
+        outputs: tuple[Any, ...] = jax.block_until_ready(compiled(**dict(zip(names, args, strict=True))))
+        return outputs
+
+    return Way(run, _to(jax.numpy.asarray), lambda each: each, lambda: None)
+
+
+def _to(put: Callable[[np.ndarray], Any]) -> Callable[[Any], Any]:
+    return lambda each: put(each) if isinstance(each, np.ndarray) else each
+
+
+def _checked(make: Callable[[], Way], args: tuple[Any, ...], changed: tuple[int, ...], expected: tuple[Any, ...]) -> Way:
+    """A way that gave what plain Python gives, at the size of the tests."""
+    way = make()
+    try:
+        with _patience():
+            outputs = way.run(*_given(way, [way.place(each) for each in args], changed))
+    except AssertionError as error:
+        # Numba's compiler has assertions of its own, and those are no wrong answer.
+        raise RuntimeError("an assertion of its own does not hold") from error
+    for found, wanted in zip(outputs, expected, strict=True):
+        assert _close(qgraph.to_numpy(found), qgraph.to_numpy(wanted), np), f"{found} and not {wanted}"
+    return way
+
+
+def _measured(
+    way: Way, args: tuple[Any, ...], changed: tuple[int, ...], wanted: tuple[Any, ...] | None, device: Device
+) -> tuple[Timing, tuple[Any, ...]]:
+    """Times of calls with fresh arguments, and the outputs of the last, which are those ``wanted``."""
+    placed = [way.place(each) for each in args]
+    with _patience():
+        outputs = way.run(*_given(way, placed, changed))
+    samples: list[float] = []
+    until = time.perf_counter() + SECONDS
+    while len(samples) < 3 or (time.perf_counter() < until and len(samples) < 25):
+        given = _given(way, placed, changed)
+        start = time.perf_counter()
+        outputs = way.run(*given)
+        way.wait()
+        samples.append((time.perf_counter() - start) * 1e6)
+        if samples[0] > 1e6:
+            break
+    if wanted is not None:
+        import cupy
+
+        for number, (found, other) in enumerate(zip(outputs, wanted, strict=True)):
+            assert _close(cupy.asarray(found), cupy.asarray(other), cupy), f"output {number} is another than qgraph's"
+    return Timing.of(samples), outputs
+
+
+def _given(way: Way, placed: list[Any], changed: tuple[int, ...]) -> list[Any]:
+    """Arguments for one call: those that it changes are copies."""
+    given = [way.fresh(each) if k in changed else each for k, each in enumerate(placed)]
+    way.wait()
+    return given
+
+
+def _close(found: Any, wanted: Any, numpy: Any) -> bool:
+    """Whether two arrays are equal but for rounding, or all but a thousandth of them: a fractal's edge is chaotic."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return False
+    scale = float(numpy.abs(numpy.where(numpy.isfinite(wanted), wanted, 0)).max()) if wanted.size else 0.0
+    apart = ~numpy.isclose(found, wanted, 1e-6, 1e-6 * scale, equal_nan=True)
+    return int(apart.sum()) <= wanted.size // 1000
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """Stop what takes longer: Python's loops over elements take minutes."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"stopped after {LONGEST:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _started(name: str) -> float:
+    """Seconds of a first call in a new process with a warm cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        # With bytecode, as installed modules have it.
+        apart = {"QGRAPH_CACHE": "1", "QGRAPH_CACHE_DIR": folder, "PYTHONPYCACHEPREFIX": folder}
+        environment = {**os.environ, **apart}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for _ in range(2):
+            command = [sys.executable, "-c", _START, name]
+            found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return float(found.stdout)
+
+
+def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
+    """Ahead of each peer at L; on the CPU, soon enough."""
+    found = parts.targets([row for row in rows if row["size"] == "L"], key)
+    for column, most in (("first call, s", COLD), ("new process, s", WARM)):
+        here = [row for row in rows if row["size"] == "tests" and column in row]
+        found += [Target(f"{row[key]}: {column}", row[column], "<=", most, "s") for row in here]
+    return found
+
+
+def draw(record: dict[str, Any], file: Path) -> None:
+    """Bars: the time of each peer over qgraph's, a group a program."""
+    title = "Programs of NumPy at NPBench's sizes L: time over qgraph's"
+    panels.ratios(record, file, title, PEERS[1:], {name: name for name in sorted(PROGRAMS)})
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(parts.main(begin, {name: functools.partial(measure, name) for name in sorted(PROGRAMS)}, draw, judge))

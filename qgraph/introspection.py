@@ -23,7 +23,7 @@ from qgraph.runtime.values.generators import as_plain_python
 from qgraph.runtime.values.host_values import integers_of
 from qgraph.runtime.values.prepared_call import captures
 from qgraph.specialisation import Variant
-from qgraph.stack import raises_to_user, with_large_frame_stack
+from qgraph.stack import compiling, raises_to_user
 
 if TYPE_CHECKING:
     from qgraph.checking.checker import CheckReport
@@ -44,7 +44,7 @@ class Introspection(Generic[Parameters, Result]):
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         self.options = options
         self._source: SourceFunction = parse(function, "@qgraph.kernel")
-        self._func = Func(function, self._source)
+        self._func = Func(function, lambda: self._source)
         parameters = self._source.signature.parameters
         for parameter in parameters.values():
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -186,7 +186,7 @@ class Introspection(Generic[Parameters, Result]):
         return compile_ptx(self._plan_for("cuda", args, kwargs), cc, self.options)[1]
 
     @raises_to_user
-    @with_large_frame_stack
+    @compiling
     def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
         """The plan with its reasons: of edges and grids, what iterations take, what could be otherwise. Needs no GPU."""
         from qgraph.explaining.explainer import explained

@@ -392,16 +392,21 @@ def in_reference() -> bool:
 class Func(ByName, Generic[Parameters, Result]):
     """A function with ``@qgraph.func``: callable from kernels and funcs, and from plain Python as what it is.
 
-    ``source`` is its parsed source, ``frontend.parse.SourceFunction``. ``is_word``: it is a word of this package, for kernel
+    ``read`` gives its parsed source, ``frontend.parse.SourceFunction``. ``is_word``: it is a word of this package, for kernel
     level, which takes arrays of one dimension.
     """
 
     is_word = False
 
-    def __init__(self, function: Callable[Parameters, Result], source: Any) -> None:
+    def __init__(self, function: Callable[Parameters, Result], read: Callable[[], Any]) -> None:
         functools.update_wrapper(self, function)
         # Last: what ``function`` wraps may be a func, whose attributes it has then.
-        self.function, self.source = function, source
+        self.function, self._read = function, read
+
+    @property
+    def source(self) -> Any:
+        """Its parsed source."""
+        return self._read()
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """Call it as plain Python."""

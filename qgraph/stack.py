@@ -1,4 +1,4 @@
-"""The interpreter's stack: room on it for compilers, which call deeply, the deeper the longer the user's code is.
+"""What compilers need of the interpreter: room on its stack, since they call deeply, the deeper the longer the user's code is.
 
 And how far away the user's own frame is, and the frames that a traceback shows.
 """
@@ -6,6 +6,7 @@ And how far away the user's own frame is, and the frames that a traceback shows.
 from __future__ import annotations
 
 import contextvars
+import gc
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from qgraph import forks
 from qgraph.errors import AssumedParallelWarning, KernelSyntaxError, OrderDependentWarning, PerformanceWarning, QGraphError
 
 Arguments = ParamSpec("Arguments")
@@ -30,8 +32,11 @@ DEEPEST = 150_000
 _STACK = 512 << 20
 
 
-def with_large_frame_stack(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """``function``, with one block of memory for the frames of all that it calls, and once more where they are too many.
+def compiling(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """``function``, without garbage collection meanwhile, with a large stack of frames, and once more where that is too small.
+
+    A compilation makes millions of objects that live until it ends, and the collector looks at all of them again and again, a
+    sixth of the time. What it would find stays until the collection after.
 
     CPython keeps frames in blocks of 16 KiB, and maps and unmaps one at each call that crosses the end of a block and comes
     back. Deep inside Numba hundreds of thousands of calls do so, a tenth of the time of a compilation. A frame that does not
@@ -52,20 +57,21 @@ def with_large_frame_stack(function: Callable[Arguments, Result]) -> Callable[Ar
 
     @wraps(function)
     def roomy_call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        try:
-            return call(*args, **kwargs)
-        except Exception as error:
-            if _DEEP.inside or not _is_too_deep(error):
-                raise
-        try:
-            return _on_deep_stack(partial(call, *args, **kwargs))
-        except Exception as error:
-            if not _is_too_deep(error):
-                raise
-            raise KernelSyntaxError(
-                f"the code is too deep to be compiled: it takes more than {DEEPEST} calls within calls",
-                hint="break the longest expression, or the longest chain of `elif`, into several statements",
-            ) from error
+        with _COLLECTOR.paused():
+            try:
+                return call(*args, **kwargs)
+            except Exception as error:
+                if _DEEP.inside or not _is_too_deep(error):
+                    raise
+            try:
+                return _on_deep_stack(partial(call, *args, **kwargs))
+            except Exception as error:
+                if not _is_too_deep(error):
+                    raise
+                raise KernelSyntaxError(
+                    f"the code is too deep to be compiled: it takes more than {DEEPEST} calls within calls",
+                    hint="break the longest expression, or the longest chain of `elif`, into several statements",
+                ) from error
 
     return roomy_call
 
@@ -80,6 +86,40 @@ def _is_too_deep(error: BaseException) -> bool:
         seen.add(id(current))
         current = current.__cause__ or current.__context__
     return False
+
+
+@dataclass(slots=True)
+class _Collector:
+    """The garbage collector, of which a process has one: off while some thread compiles."""
+
+    lock: threading.Lock = field(default_factory=forks.lock)
+    threads: int = 0
+    usual: bool = True
+
+    def in_child(self) -> None:
+        """Threads that compiled in the parent do not end here."""
+        if self.threads and self.usual:
+            gc.enable()
+        self.threads = 0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        with self.lock:
+            if self.threads == 0:
+                self.usual = gc.isenabled()
+                gc.disable()
+            self.threads += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.threads = max(self.threads - 1, 0)
+                if self.threads == 0 and self.usual:
+                    gc.enable()
+
+
+_COLLECTOR = _Collector()
+forks.in_child(_COLLECTOR.in_child)
 
 
 class _Inside(threading.local):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import sys
 import threading
 
@@ -10,14 +11,14 @@ import pytest
 
 from qgraph import stack
 from qgraph.errors import KernelSyntaxError
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 
 def depth(levels: int) -> int:
     return 0 if levels == 0 else 1 + depth(levels - 1)
 
 
-@with_large_frame_stack
+@compiling
 def roomy_depth(levels: int) -> tuple[int, threading.Thread]:
     return depth(levels), threading.current_thread()
 
@@ -30,6 +31,26 @@ def test_what_is_deep_runs_in_a_thread_of_its_own_and_the_limit_is_as_before():
     assert (sys.getrecursionlimit(), threading.stack_size()) == before
 
 
+@pytest.mark.parametrize("usual", [True, False])
+def test_nothing_is_collected_meanwhile_and_then_as_before(usual: bool):
+    @compiling
+    def collecting(levels: int) -> list[bool]:
+        if levels < 0:
+            raise ValueError
+        return [gc.isenabled(), *(collecting(levels - 1) if levels else [])]
+
+    before = gc.isenabled()
+    try:
+        (gc.enable if usual else gc.disable)()
+        assert collecting(2) == [False, False, False]
+        assert gc.isenabled() == usual
+        with pytest.raises(ValueError):  # noqa: PT011 - it has no words
+            collecting(-1)
+        assert gc.isenabled() == usual
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
 def test_too_deep_is_refused_by_name():
     with pytest.raises(KernelSyntaxError, match=f"more than {stack.DEEPEST} calls within calls"):
         roomy_depth(stack.DEEPEST + 1)
@@ -39,7 +60,7 @@ def test_too_deep_is_refused_by_name():
 def test_a_wrapped_error_counts_too_and_any_other_passes():
     tries: list[bool] = []
 
-    @with_large_frame_stack
+    @compiling
     def wrapping(levels: int, kind: type[Exception]) -> int:
         tries.append(threading.current_thread() is threading.main_thread())
         if levels < 0:
@@ -57,7 +78,7 @@ def test_a_wrapped_error_counts_too_and_any_other_passes():
 
 
 def test_an_error_on_the_deep_stack_is_the_callers():
-    @with_large_frame_stack
+    @compiling
     def failing() -> None:
         depth(20_000)
         raise KeyError("after all")
@@ -68,7 +89,7 @@ def test_an_error_on_the_deep_stack_is_the_callers():
 
 
 def test_deep_within_deep_is_one_thread():
-    @with_large_frame_stack
+    @compiling
     def outer() -> tuple[threading.Thread, threading.Thread]:
         depth(20_000)
         return threading.current_thread(), roomy_depth(20_000)[1]
@@ -80,7 +101,7 @@ def test_deep_within_deep_is_one_thread():
 def test_context_variables_hold_there():
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 
-    @with_large_frame_stack
+    @compiling
     def looking() -> str:
         depth(20_000)
         return variable.get()

@@ -27,7 +27,7 @@ from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.prepared_call import Call
 from qgraph.runtime.values.temporaries import Temporaries
 from qgraph.specialisation import Variant, refuse_cuda_only
-from qgraph.stack import stack_level, with_large_frame_stack
+from qgraph.stack import compiling, stack_level
 
 # The orders besides that of the program: backwards, and permutations by number.
 ORDERS = (shadow.REVERSED, shadow.PERMUTED, shadow.PERMUTED + 1)
@@ -98,7 +98,7 @@ def _told(errors: tuple[QGraphError, ...], unchecked: tuple[str, ...]) -> QGraph
 class _Run:
     """One kernel with copies of the arguments of one call."""
 
-    @with_large_frame_stack
+    @compiling
     def __init__(self, variant: Variant, values: tuple[Any, ...]) -> None:
         given = list(values)
         positions = [position for position, value in enumerate(values) if isinstance(value, ArrayView)]

@@ -197,7 +197,7 @@ def optimize_as_a_whole(library: Any) -> None:
     """Let a code library run LLVM's passes on the module that it becomes alone.
 
     Numba runs those of a function on each function before, and the passes of a module begin with them anyway: an eighth of the
-    time of a compilation, without which programs of examples/npbench ran no slower. They need a pass manager and a builder each,
+    time of a compilation, without which programs of NPBench ran no slower. They need a pass manager and a builder each,
     of which 1.5 KB stay where ``llvmlite.free_passes`` cannot free them.
     """
     codegen = NUMBA.part(library, "_codegen")

@@ -11,7 +11,7 @@ from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Task
 from qgraph.lowering.graph.traffic import Traffic
 from qgraph.source import Span
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Explanation:
             "bodies": [list(self.plan.regions[body].nodes) for body in node.bodies],
         }
 
-    @with_large_frame_stack
+    @compiling
     def __str__(self) -> str:
         plan = self.plan
         block = [] if plan.one_block is None else [f"  {plan.one_block}"]
@@ -114,7 +114,7 @@ class Explanation:
     # What shells and notebooks show.
     __repr__ = __str__
 
-    @with_large_frame_stack
+    @compiling
     def _repr_html_(self) -> str:
         """What a notebook shows: a row for each node."""
         order = self._order()

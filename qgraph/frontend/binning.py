@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.func_decorator import func
+from qgraph.frontend.func_decorator import own_func
 from qgraph.language import Static, static
 
 
-@func
+@own_func
 def edges_below(edges: Any, value: Any, right: Any) -> Any:
     """The number of ``edges``, which increase, up to ``value``; ``right``: without those that are equal. Below nan are all."""
     low, high = 0, edges.shape[0]
@@ -24,7 +24,7 @@ def edges_below(edges: Any, value: Any, right: Any) -> Any:
     return low
 
 
-@func
+@own_func
 def interpolated(x: Any, places: Any, values: Any, left: Any, right: Any) -> Any:
     """What the line through ``values`` at ``places``, which increase, has at ``x``; ``left`` and ``right`` of all places."""
     last = places.shape[0] - 1
@@ -49,7 +49,7 @@ def interpolated(x: Any, places: Any, values: Any, left: Any, right: Any) -> Any
     return found
 
 
-@func
+@own_func
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     """``np.interp`` of one number."""
     if xp.shape[0] != fp.shape[0]:
@@ -61,13 +61,13 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
     return interpolated(np.float64(x), xp, fp, first, last)
 
 
-@func
+@own_func
 def comes_before(one: Any, other: Any) -> bool:
     """NumPy's order, in which nans come last."""
     return bool(one < other or (one == one and other != other))  # noqa: PLR0124
 
 
-@func
+@own_func
 def searchsorted(a: Any, v: Any, side: Static = "left") -> int:
     """``np.searchsorted`` of one number."""
     if static(side not in ("left", "right")):
@@ -83,7 +83,7 @@ def searchsorted(a: Any, v: Any, side: Static = "left") -> int:
     return low
 
 
-@func
+@own_func
 def counted(x: Any, counts: Any, weights: Any = None) -> Any:
     """Add 1, or ``weights``, to ``counts`` at ``x``; how many of them are no places there."""
     wrong = 0
@@ -99,7 +99,7 @@ def counted(x: Any, counts: Any, weights: Any = None) -> Any:
     return wrong
 
 
-@func
+@own_func
 def bin_of(edges: Any, value: Any, even: Static) -> Any:
     """The bin of ``value``, which is in one of those between ``edges``; ``even``: they are about as wide as each other."""
     last = edges.shape[0] - 1
@@ -114,7 +114,7 @@ def bin_of(edges: Any, value: Any, even: Static) -> Any:
     return place
 
 
-@func
+@own_func
 def binned(x: Any, edges: Any, counts: Any, even: Static, weights: Any = None) -> Any:
     """The same in the bins between ``edges``, the last of which has its upper edge; elements elsewhere count nowhere."""
     last = counts.shape[0]
@@ -128,7 +128,7 @@ def binned(x: Any, edges: Any, counts: Any, even: Static, weights: Any = None) -
     return 0
 
 
-@func
+@own_func
 def even_edges(edges: Any, low: Any, high: Any, x: Any = None) -> Any:
     """``edges``, at equal distances; whether ``low`` and ``high``, the extremes of ``x`` if given, are numbers in order."""
     n = edges.shape[0] - 1

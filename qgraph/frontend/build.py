@@ -34,10 +34,10 @@ from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, parsed
 from qgraph.operations.progress_ring import LAST, RUNS
 from qgraph.source import Span, standing_for
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 
-@with_large_frame_stack
+@compiling
 def build_program(
     source: SourceFunction,
     types: tuple[tuple[str, Type], ...],
@@ -302,7 +302,7 @@ def _check_readonly(program: Program) -> None:
 
 # What is written in the language of kernels itself.
 _FUNCS = {
-    function.source.name: function
+    function.function.__name__: function
     for function in (
         places_of_true.places_of_true,
         binning.edges_below,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from qgraph.frontend.syntax.parse import parse
@@ -18,4 +19,10 @@ def func(function: Callable[Parameters, Result]) -> Func[Parameters, Result]:
     Raises:
         KernelSyntaxError: the function has no source, or uses syntax that kernels do not have.
     """
-    return Func(function, parse(function, "@qgraph.func"))
+    source = parse(function, "@qgraph.func")
+    return Func(function, lambda: source)
+
+
+def own_func(function: Callable[Parameters, Result]) -> Func[Parameters, Result]:
+    """The same for what this package is written in: parsed when a kernel first calls it."""
+    return Func(function, functools.cache(lambda: parse(function, "@qgraph.func")))

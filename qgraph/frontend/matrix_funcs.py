@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.func_decorator import func
+from qgraph.frontend.func_decorator import own_func
 from qgraph.language import Static
 from qgraph.operations.intrinsics import thread_array
 from qgraph.operations.small_systems import factor_in_warp, invert_in_warp, solve_in_warp
 
 
-@func
+@own_func
 def solve_vector(x: Any, a: Any, b: Any, work: Any, rows: Static) -> int:
     """``x`` such that ``a @ x`` is the vector ``b``; ``work`` has a column more than ``a``."""
     failed = solve_in_warp(x, a, b, rows, 0) if rows else -1
@@ -26,7 +26,7 @@ def solve_vector(x: Any, a: Any, b: Any, work: Any, rows: Static) -> int:
     return solve_vector_alone(x, a, b, thread_array(work, rows, rows + 1) if rows else work)
 
 
-@func
+@own_func
 def solve_vector_alone(x: Any, a: Any, b: Any, work: Any) -> int:
     """The same, by one thread."""
     n = a.shape[0]
@@ -40,7 +40,7 @@ def solve_vector_alone(x: Any, a: Any, b: Any, work: Any) -> int:
     return failed
 
 
-@func
+@own_func
 def solve_columns(x: Any, a: Any, b: Any, work: Any, rows: Static, columns: Static) -> int:
     """The same for each of the ``columns`` of the matrix ``b``; ``work`` has as many columns more."""
     failed = solve_in_warp(x, a, b, rows, columns) if rows else -1
@@ -49,7 +49,7 @@ def solve_columns(x: Any, a: Any, b: Any, work: Any, rows: Static, columns: Stat
     return solve_columns_alone(x, a, b, thread_array(work, rows, rows + columns) if rows else work)
 
 
-@func
+@own_func
 def solve_columns_alone(x: Any, a: Any, b: Any, work: Any) -> int:
     """The same, by one thread."""
     n = a.shape[0]
@@ -65,7 +65,7 @@ def solve_columns_alone(x: Any, a: Any, b: Any, work: Any) -> int:
     return failed
 
 
-@func
+@own_func
 def invert(x: Any, a: Any, work: Any, rows: Static) -> int:
     """The inverse of ``a``; ``work`` is twice as wide."""
     failed = invert_in_warp(x, a, rows) if rows else -1
@@ -74,7 +74,7 @@ def invert(x: Any, a: Any, work: Any, rows: Static) -> int:
     return invert_alone(x, a, thread_array(work, rows, 2 * rows) if rows else work)
 
 
-@func
+@own_func
 def invert_alone(x: Any, a: Any, work: Any) -> int:
     """The same, by one thread."""
     n = a.shape[0]
@@ -90,7 +90,7 @@ def invert_alone(x: Any, a: Any, work: Any) -> int:
     return failed
 
 
-@func
+@own_func
 def factor_cholesky(x: Any, a: Any, work: Any, rows: Static) -> int:
     """The lower Cholesky factor of ``a``, of which the lower triangle is read; ``work`` is as large."""
     failed = factor_in_warp(x, a, rows) if rows else -1
@@ -99,7 +99,7 @@ def factor_cholesky(x: Any, a: Any, work: Any, rows: Static) -> int:
     return factor_alone(x, a, thread_array(work, rows, rows) if rows else work)
 
 
-@func
+@own_func
 def factor_alone(x: Any, a: Any, work: Any) -> int:
     """The same, by one thread."""
     n = a.shape[0]
@@ -124,7 +124,7 @@ def factor_alone(x: Any, a: Any, work: Any) -> int:
     return failed
 
 
-@func
+@own_func
 def copy_in(work: Any, a: Any) -> None:
     """The matrix, as the first columns."""
     for i in range(a.shape[0]):
@@ -132,7 +132,7 @@ def copy_in(work: Any, a: Any) -> None:
             work[i, j] = a[i, j]
 
 
-@func
+@own_func
 def eliminate(work: Any, n: int, columns: int) -> int:
     """Gaussian elimination with partial pivoting of ``n`` columns; the solutions take the place of the right-hand sides."""
     for k in range(n):
@@ -154,7 +154,7 @@ def eliminate(work: Any, n: int, columns: int) -> int:
     return 0
 
 
-@func
+@own_func
 def substitute(work: Any, n: int, columns: int) -> None:
     """Back substitution in each column of the right-hand sides."""
     for j in range(n, columns):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.func_decorator import func
+from qgraph.frontend.func_decorator import own_func
 from qgraph.language import parallel, serial
 
 
-@func
+@own_func
 def places_of_true(mask: Any, places: Any) -> Any:
     """The number of True in ``mask``, a vector. So many of ``places`` become their indices, in order; it has no less elements.
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontend.func_decorator import func
+from qgraph.frontend.func_decorator import own_func
 from qgraph.language import parallel
 
 
-@func
+@own_func
 def unique(x: Any, values: Any, counts: Any = None) -> Any:
     """The number of different elements of ``x``. So many of ``values`` become these, in the order of ``np.unique``.
 

@@ -21,7 +21,7 @@ from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeRecord, Program, 
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, HandedOn, Unrolling
 from qgraph.operations.intrinsics import LINE_WORDS
 from qgraph.source import Span
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 # What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
 TURN = "the turn"
@@ -280,7 +280,7 @@ class GraphPlan:
             found.setdefault(after, []).append(before)
         return found
 
-    @with_large_frame_stack
+    @compiling
     def __str__(self) -> str:
         program = self.program
         counts = f"{len(self.tasks)} tasks, {len(self.nodes)} nodes, {len(self.edges)} edges"
@@ -349,7 +349,7 @@ class GraphPlan:
         # A slot is called `_name_number`.
         return sorted({paths.get(name) or name.strip("_").rpartition("_")[0] or name for name in names})
 
-    @with_large_frame_stack
+    @compiling
     def to_dot(self) -> str:
         """The graph in Graphviz' language: while nodes are clusters that hold their bodies."""
         head = f'digraph "{self.program.name}" {{\n  node [shape=box, fontname=monospace]; compound=true;'
@@ -375,7 +375,7 @@ class GraphPlan:
             lines.append(f"{pad}}}")
         return lines
 
-    @with_large_frame_stack
+    @compiling
     def to_svg(self) -> str:
         """The graph as an SVG document: lines of source in boxes, bodies of loops and branches in these, arrays on edges."""
         counts = f"{len(self.tasks)} tasks in {len(self.nodes)} nodes"

@@ -23,7 +23,7 @@ from qgraph.lowering.numba_backend.gc_pause import garbage_kept, search
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import parameters_kept
 from qgraph.options import Options
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 # Imported where something is compiled: what comes off the disk shall not wait for it.
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qgraph.lowering.ptx.compile_threads import CompileThreads
 
 
-@with_large_frame_stack
+@compiling
 def compile_cpu(plan: GraphPlan, options: Options, *, read: bool = True) -> CpuPlan:
     """One function for the whole kernel; ``KernelTypeError`` where Numba cannot compile it.
 
@@ -64,7 +64,7 @@ def compile_cpu(plan: GraphPlan, options: Options, *, read: bool = True) -> CpuP
     )
 
 
-@with_large_frame_stack
+@compiling
 def compile_checked(program: Program, instrumented: Program, options: Options) -> CpuPlan:
     """The same of ``program`` as ``kernel.check`` runs it: ``instrumented``, its loops in order on one thread."""
     from qgraph.lowering.scalar_types import scalar_types
@@ -86,7 +86,7 @@ def _compile_cpu(plan: GraphPlan, dtypes: Dtypes, options: Options, *, in_order:
     return CpuPlan(plan, source, parameters, call, cpu_runtime.places_of, dtypes, Polled(program).places), made
 
 
-@with_large_frame_stack
+@compiling
 def compile_ptx(
     plan: GraphPlan,
     capability: tuple[int, int],
@@ -207,7 +207,7 @@ def _scalar_types(plan: GraphPlan) -> dict[str, str]:
     return scalar_types(plan.program)
 
 
-@with_large_frame_stack
+@compiling
 def compile_cuda(
     plan: GraphPlan, capability: tuple[int, int], options: Options, *, index64: bool = False, read: bool = True
 ) -> CudaPlan:
@@ -239,7 +239,7 @@ def compile_cuda(
     )
 
 
-@with_large_frame_stack
+@compiling
 def compile_simulator(plan: GraphPlan) -> SimulatorPlan:
     """The kernels of all tasks for Numba's simulator; ``BackendError`` if Numba was imported without it."""
     from qgraph.lowering.numba_backend import cuda as numba_cuda

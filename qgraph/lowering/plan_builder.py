@@ -39,10 +39,10 @@ from qgraph.nodes.kind import Planned, statement_kind
 from qgraph.nodes.registry import LOOPS
 from qgraph.polyhedral.array_sections import Section
 from qgraph.source import Span
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 
-@with_large_frame_stack
+@compiling
 def build_plan(
     program: Program,
     *,

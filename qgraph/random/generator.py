@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from qgraph import forks
-from qgraph.frontend.func_decorator import func
+from qgraph.frontend.func_decorator import own_func
 from qgraph.language import Static
 from qgraph.operations.random_numbers import exponential, integers, normal, uniform
 from qgraph.runtime.values.generators import TAKEN
@@ -77,22 +77,22 @@ class Generator:
     def __repr__(self) -> str:
         return f"Generator({self._seed}, step={self._step})"
 
-    @func
+    @own_func
     def uniform(self, i, j=0, k=0, l=0, *, dtype: Static = None, size: Static = None):  # type: ignore[no-untyped-def] # noqa: E741
         """``qgraph.random.uniform`` of this step."""
         return uniform(self.key, i, j, k, l, dtype=dtype, size=size)
 
-    @func
+    @own_func
     def normal(self, i, j=0, k=0, l=0, *, dtype: Static = None, size: Static = None):  # type: ignore[no-untyped-def] # noqa: E741
         """``qgraph.random.normal`` of this step."""
         return normal(self.key, i, j, k, l, dtype=dtype, size=size)
 
-    @func
+    @own_func
     def exponential(self, i, j=0, k=0, l=0, *, dtype: Static = None, size: Static = None):  # type: ignore[no-untyped-def] # noqa: E741
         """``qgraph.random.exponential`` of this step."""
         return exponential(self.key, i, j, k, l, dtype=dtype, size=size)
 
-    @func
+    @own_func
     def integers(self, i, j=0, k=0, l=0, *, low=0, high, size: Static = None):  # type: ignore[no-untyped-def] # noqa: E741
         """``qgraph.random.integers`` of this step."""
         return integers(self.key, i, j, k, l, low=low, high=high, size=size)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import thorough
 from examples.npbench import data, grids, linear_algebra
 from examples.npbench.programs import PROGRAMS
+from tests.conftest import thorough
 
 # Those that take a second or two to compile, of each kind some.
 QUICK = (

@@ -16,13 +16,13 @@ from typing import Any
 from unittest import mock
 
 from qgraph.errors import QGraphError
-from qgraph.lowering import compile as compiling
 from qgraph.lowering.codegen.cpu_codegen import control_function
+from qgraph.lowering.compile import compile_cpu, compile_ptx
 from qgraph.lowering.numba_backend import cpu, cuda
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.scalar_types import scalar_types
 from qgraph.specialisation import Specialisation
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 from tests.manifest.entries import Entry
 from tests.manifest.texts import Lines, described, digest, function_text, llvm_text, plan_text, record_text, type_text
 
@@ -49,7 +49,7 @@ class _Stopped(BaseException):
     """LLVM's text is there: neither optimisation nor machine code is wanted."""
 
 
-@with_large_frame_stack
+@compiling
 def lowered(specialisation: Specialisation, known: set[object]) -> Lowered | None:
     """The texts of a specialisation; None if one of its name and source is in ``known``, where it is put."""
     file, kernel, types = _name_of(specialisation)
@@ -73,7 +73,7 @@ def lowered(specialisation: Specialisation, known: set[object]) -> Lowered | Non
             texts["llvm"] = lines(llvm_text(_llvm(plan, options)))
     if "cuda" in texts and (whole or chosen % PTX_OF == 0):
         with _refused(texts, "ptx", lines):
-            found = compiling.compile_ptx(plan, CAPABILITY, options, dtypes)[1]
+            found = compile_ptx(plan, CAPABILITY, options, dtypes)[1]
             texts["ptx"] = lines("\n".join(dict.fromkeys(found.values())))
     hashes = tuple(digest(texts[column]) if column in texts else "" for column in ("plan", "cpu", "cuda", "llvm", "ptx"))
     known.add(content)
@@ -118,7 +118,7 @@ def _sources(plan: Any, options: Any, dtypes: Any) -> dict[str, str]:
         return lambda: ""
 
     with mock.patch.object(cuda, "compile_ptx", noted):
-        codes = compiling.compile_ptx(plan, CAPABILITY, options, dtypes)[0]
+        codes = compile_ptx(plan, CAPABILITY, options, dtypes)[0]
     # Loops that say the same of other arrays are one kernel.
     return {name: f"{record_text(code, _SKIPPED)}\n{functions.pop(code.entry, 'the same')}" for name, code in codes.items()}
 
@@ -133,5 +133,5 @@ def _llvm(plan: Any, options: Any) -> str:
 
     cpu.forget()
     with mock.patch.object(Library, "_optimize_final_module", stop), contextlib.suppress(_Stopped):
-        compiling.compile_cpu(plan, options)
+        compile_cpu(plan, options)
     return found[-1]

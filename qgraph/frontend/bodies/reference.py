@@ -14,7 +14,7 @@ from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.trees import assign, load
 from qgraph.language import DoWhile, Func, as_reference
 from qgraph.source import copied
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 
 def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
@@ -32,7 +32,7 @@ def run_reference(source: SourceFunction, arguments: dict[str, Any]) -> Any:
         return _plain(source)(*bound.args, **bound.kwargs)
 
 
-@with_large_frame_stack
+@compiling
 def _plain(source: SourceFunction) -> Callable[..., Any]:
     """The function itself, or where it has a do-while, a copy in which that is a plain loop."""
     scope = Scope(source, {}, Globals())

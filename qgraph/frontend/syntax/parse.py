@@ -23,7 +23,7 @@ from qgraph.frontend.syntax.unsupported_syntax import reject
 from qgraph.frontend.syntax.walrus import purity, without_walrus
 from qgraph.language import ArrayAnnotation
 from qgraph.source import Span
-from qgraph.stack import with_large_frame_stack
+from qgraph.stack import compiling
 
 
 class ClosureNamespace(Mapping[str, object]):
@@ -162,7 +162,7 @@ class SourceFunction:
         return Span(self.file, tree.lineno, tree.col_offset, tree.lineno, end)
 
 
-@with_large_frame_stack
+@compiling
 def parse(function: Callable[..., Any], word: str) -> SourceFunction:
     """The source of ``function``, checked against the table of rejected syntax.
 
