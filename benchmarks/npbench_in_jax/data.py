@@ -233,7 +233,7 @@ def nussinov(bases: Any) -> tuple[Any, ...]:
         # Row e: the best of i to i + e, and of i + e + 1 to i + d.
         splits = by_start + lax.dynamic_slice(by_end, (n - d, d), (n, n))
         best = jnp.maximum(best, jnp.max(splits, axis=0))
-        best = jnp.where(index + d < n, best, 0)
+        best = lax.optimization_barrier(jnp.where(index + d < n, best, 0))
         ends = jnp.concatenate((jnp.roll(best, d), jnp.zeros_like(best)))
         return put_row(best, by_start, d), put_row(ends, by_end, n - 1 - d)
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.npbench_in_jax.versions import put, version
+from benchmarks.npbench_in_jax.versions import put, put_row, version
 
 # Rows in a turn of a scan whose body only has work for one row of threads: a turn costs the start of a kernel.
 UNROLL = 4
@@ -72,25 +72,26 @@ def seidel_2d(steps: Any, u: Any) -> tuple[Any, ...]:
     rows, columns = u.shape
     i, j = jnp.arange(rows), jnp.arange(columns)
     front = 2 * i[:, None] + j
-    # By front and row: the column there, which may be outside.
-    column = jnp.arange(2 * (rows - 1) + columns)[:, None] - 2 * i
-    inside = (column > 0) & (column < columns - 1) & (i > 0) & (i < rows - 1)
-    place = jnp.clip(column, 0, columns - 1)
+    count = 2 * (rows - 1) + columns
+
+    def column(front: Any) -> Any:
+        """By row: where the front is, which may be outside."""
+        return front - 2 * i
+
+    def inside(front: Any) -> Any:
+        return (column(front) > 0) & (column(front) < columns - 1) & (i > 0) & (i < rows - 1)
+
+    def advance(k: Any, fronts: Any) -> Any:
+        # The west neighbour is one front back, those of the row above are one to three.
+        three, two, one, later = lax.dynamic_slice(fronts, (k - 3, 0), (4, rows))
+        new = (later + one + jnp.roll(one + two + three, 1)) / 9.0
+        return put_row(jnp.where(inside(k), new, later), fronts, k)
 
     def step(_: Any, u: Any) -> Any:
-        later = u[1:-1, 1:-1] + u[1:-1, 2:] + u[2:, :-2] + u[2:, 1:-1] + u[2:, 2:]
-        by_front = jnp.where(inside, jnp.pad(later, 1)[i, place], u[i, place])
-
-        def advance(carry: Any, given: Any) -> Any:
-            one, two, three = carry
-            later, inside = given
-            # The west neighbour is one front back, those of the row above are one to three.
-            above = jnp.roll(one + two + three, 1)
-            new = jnp.where(inside, (later + one + above) / 9.0, later)
-            return (new, one, two), new
-
-        nothing = jnp.zeros(rows, u.dtype)
-        _, fronts = lax.scan(advance, (nothing, nothing, nothing), (by_front, inside))
+        later = jnp.pad(u[1:-1, 1:-1] + u[1:-1, 2:] + u[2:, :-2] + u[2:, 1:-1] + u[2:, 2:], 1)
+        each = jnp.arange(count)[:, None]
+        place = jnp.clip(column(each), 0, columns - 1)
+        fronts = lax.fori_loop(3, count, advance, jnp.where(inside(each), later[i, place], u[i, place]))
         return fronts[front, i[:, None]]
 
     return (lax.fori_loop(0, steps - 1, step, u),)
@@ -105,6 +106,8 @@ def fdtd_2d(steps: Any, ex: Any, ey: Any, hz: Any, source: Any) -> tuple[Any, ..
         ex, ey, hz = carry
         ey = jnp.where(top, source[t], ey - 0.5 * jnp.pad(hz[1:] - hz[:-1], ((1, 0), (0, 0))))
         ex = ex - 0.5 * jnp.pad(hz[:, 1:] - hz[:, :-1], ((0, 0), (1, 0)))
+        # Not computed again for the curl, from an ``hz`` that would have to be kept.
+        ex, ey = lax.optimization_barrier((ex, ey))
         curl = ex[:-1, 1:] - ex[:-1, :-1] + ey[1:, :-1] - ey[:-1, :-1]
         return ex, ey, hz - 0.7 * jnp.pad(curl, ((0, 1), (0, 1)))
 
@@ -115,7 +118,9 @@ def fdtd_2d(steps: Any, ex: Any, ey: Any, hz: Any, source: Any) -> tuple[Any, ..
 @version(changes=("paths",))
 def floyd_warshall(paths: Any) -> tuple[Any, ...]:
     def through(k: Any, paths: Any) -> Any:
-        return jnp.minimum(paths, paths[:, k, None] + paths[k])
+        # A kernel that reads both from the array it writes to would need a copy of it.
+        row, column = lax.optimization_barrier((paths[k], paths[:, k, None]))
+        return jnp.minimum(paths, column + row)
 
     return (lax.fori_loop(0, paths.shape[0], through, paths),)
 

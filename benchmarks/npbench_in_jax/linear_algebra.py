@@ -127,12 +127,13 @@ def _lu(a: Any) -> Any:
     index = jnp.arange(n)
 
     def turn(k: Any, a: Any) -> Any:
-        row = a[k]
+        # Both from the old array: nothing reads the new one in this turn, so that it can take its place.
+        row, column = a[k], a[:, k]
         row = jnp.where(index >= k, row - first(k, row) @ a, row)
-        a = put_row(row, a, k)
-        column = a[:, k]
-        column = jnp.where(index > k, (column - a @ first(k, column)) / row[k], column)
-        return put_column(column, a, k)
+        below = (column - a @ first(k, column)) / row[k]
+        column = jnp.where(index > k, below, jnp.where(index == k, row[k], column))
+        row, column = lax.optimization_barrier((row, column))
+        return put_column(column, put_row(row, a, k), k)
 
     return lax.fori_loop(0, n, turn, a)
 

@@ -40,13 +40,17 @@ def put(block: Any, array: Any, *start: Any) -> Any:
 
 
 def put_row(row: Any, array: Any, index: Any) -> Any:
-    """``array`` with another row (or element)."""
-    return lax.dynamic_update_index_in_dim(array, row, index, 0)
+    """``array`` with another row, or element.
+
+    The barrier keeps what computes the row out of the kernel that stores it: if that read other rows, it could not write in
+    place, and each turn of a loop would copy the array.
+    """
+    return lax.dynamic_update_index_in_dim(array, lax.optimization_barrier(row), index, 0)
 
 
 def put_column(column: Any, array: Any, index: Any) -> Any:
     """``array`` with another column."""
-    return lax.dynamic_update_index_in_dim(array, column, index, 1)
+    return lax.dynamic_update_index_in_dim(array, lax.optimization_barrier(column), index, 1)
 
 
 def first(count: Any, vector: Any) -> Any:
