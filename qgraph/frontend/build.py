@@ -11,6 +11,7 @@ from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import binning, matrices_in_loops, places_of_true
 from qgraph.frontend.arrays import array_reductions, assignments, new_arrays
 from qgraph.frontend.bodies.loop_fusion import join_loops
+from qgraph.frontend.bodies.loop_interchange import interchange_loops
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
 from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
@@ -130,7 +131,7 @@ def _built(
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
-        body = join_loops(unit, pairs, body)
+        body = join_loops(unit, pairs, interchange_loops(unit, body, result))
     # Last: whose loops are inside is not known before those that can be are axes, and joined.
     body = with_inner_lengths(unit, body)
     return Program(

@@ -141,7 +141,7 @@ class _Joiner:
 
     def _cheap_reason(self, first: Task, second: Task, facts: LoopFacts, later: LoopFacts) -> str:
         """What keeps two loops apart, as far as it can be told without looking at indices; "" if nothing does."""
-        if len(first.axes) != len(second.axes) or _range(first) != _range(second):
+        if len(first.axes) != len(second.axes) or iterated(first) != iterated(second):
             return _other_range(facts.text, later.text)
         if facts.file != later.file:
             return "they stand in two files"
@@ -151,7 +151,7 @@ class _Joiner:
             return f"one combines values in {self._words(first, second)}, which the other uses"
         if names_assigned(first.body).keys() & {first.index_tuple, *(axis.variable for axis in first.axes)}:
             return "it assigns its own variable"
-        if _prints(first.names) and _prints(second.names):
+        if prints(first.names) and prints(second.names):
             return "both print"
         parameters = [self._leaves[name] for name in identifiers(first) | identifiers(second) if name in self._leaves]
         if words_of(parameters) > MOST_WORDS or nodes_of(first) + nodes_of(second) > MOST_NODES:
@@ -226,7 +226,7 @@ def _selections(first: Task, second: Task) -> tuple[Selection, ...]:
     return tuple(found.values())
 
 
-def _range(task: Task) -> list[str]:
+def iterated(task: Task) -> list[str]:
     """The axes, in a form that is equal for equal ranges."""
     return [_code(task, part) for axis in task.axes for part in (axis.start, axis.step, axis.count)]
 
@@ -286,9 +286,9 @@ def _without_continue(statements: Sequence[ast.stmt]) -> list[ast.stmt] | None:
     return done
 
 
-def _prints(names: Mapping[str, object]) -> bool:
+def prints(names: Mapping[str, object]) -> bool:
     """Whether code with these globals, or a function that it calls, prints."""
-    return any(value is print or (isinstance(value, Function) and _prints(value.names)) for value in names.values())
+    return any(value is print or (isinstance(value, Function) and prints(value.names)) for value in names.values())
 
 
 def _is_loop(statement: Statement) -> TypeGuard[TaskStatement]:
@@ -298,7 +298,7 @@ def _is_loop(statement: Statement) -> TypeGuard[TaskStatement]:
 def _touched(statement: Statement) -> Effects:
     """All that a statement touches; what is printed keeps its order too."""
     effects = effects_of(statement)
-    printing = any(_prints(task.names) for task in tasks_of((statement,)))
+    printing = any(prints(task.names) for task in tasks_of((statement,)))
     return effects | Effects(writes=_PRINTED) if printing else effects
 
 

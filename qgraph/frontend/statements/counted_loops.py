@@ -103,6 +103,7 @@ class _Counter:
         self._advance: Callable[[ast.expr], list[ast.stmt]] = lambda _many: []
         self._steps: list[tuple[Slot, ast.expr]] = []
         self._count: int | None = None
+        self._known: tuple[ast.expr, ast.expr, ast.expr] | None = None
 
     def entered(self) -> Slot:
         """A slot that is not 0 after the entry if the loop has an iteration."""
@@ -114,6 +115,8 @@ class _Counter:
         (variable,) = self.variables
         begin, step, count = self._bounds(axis, variable)
         self._entering += [set_slot(variable, begin), set_slot(self._left, count)]
+        if variable.name in self._unit.serial_ranges:
+            self._known = begin, ast.BinOp(begin, ast.Add(), ast.BinOp(count, ast.Mult(), step)), step
 
         def advance(many: ast.expr) -> list[ast.stmt]:
             by = step if _is_one(many) else ast.BinOp(many, ast.Mult(), step)
@@ -174,7 +177,7 @@ class _Counter:
         skip = (self._count_down(many), *self._advance(many))
         for statement in (*skip, *(step for _, step in self._steps)):
             locate(statement, span)
-        return Counter(self._left, skip, tuple(self._steps), self._count)
+        return Counter(self._left, skip, tuple(self._steps), self._count, self._known)
 
     def _count_down(self, by: ast.expr) -> ast.stmt:
         return set_slot(self._left, ast.BinOp(get_slot(self._left), ast.Sub(), by))

@@ -1,0 +1,346 @@
+"""Loop interchange: a serial loop of parallel ones over one range becomes a parallel loop that runs the serial one inside.
+
+It may where iteration i of each parallel loop touches only what iteration i of the others does, in all turns of the serial
+loop: then a thread takes its element through all of them, nothing is launched a turn, and what only one turn needs stays in
+registers. Whether it may is what the dependence test says of the parallel loop that comes of it. Legality as in Allen and
+Kennedy, Optimizing Compilers for Modern Architectures (2001), 5.2.
+
+The tasks of a turn are straight-line code. Loops, reductions, faults and exits inside leave the loop as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+
+from qgraph.errors import DataRaceError
+from qgraph.frontend.bodies.loop_fusion import iterated, prints
+from qgraph.frontend.dependence.loop_verdict import judge
+from qgraph.frontend.facts.loop_facts import LoopFacts
+from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import (
+    SLOTS,
+    Branch,
+    Cast,
+    Effects,
+    Loop,
+    Result,
+    Statement,
+    Task,
+    TaskStatement,
+    effects_of,
+    parts_of,
+)
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, nodes_of, words_of
+from qgraph.ir.slots import Slot
+from qgraph.ir.trees import assign, at_place, call_of, load, stored
+from qgraph.ir.verdicts import Verdict
+from qgraph.polyhedral.symbolic_integers import Poly
+from qgraph.source import copied
+
+_RANGE = "_range"
+_NOT_STRAIGHT = (ast.For, ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
+# Types of elements that a name in a body has, too: narrower numbers are converted when they are stored.
+_IN_REGISTERS = frozenset({"bool", "int64", "float32", "float64", "complex128"})
+
+
+def interchange_loops(unit: ProgramBuilder, statements: Sequence[Statement], result: Result | None) -> tuple[Statement, ...]:
+    """``statements`` of a kernel that returns ``result``, with serial loops inside of parallel ones where that is legal."""
+    return _Interchanger(unit, statements, result).block(statements)
+
+
+class _Interchanger:
+    def __init__(self, unit: ProgramBuilder, statements: Sequence[Statement], result: Result | None) -> None:
+        self._unit = unit
+        self._arrays = unit.array_dimensions().keys()
+        # How many tasks touch each slot and array; what is returned is touched once more.
+        self._uses = _uses(statements)
+        if result is not None:
+            self._uses.update((*(slot.name for slot in result.slots()), *result.arrays()))
+        self._extents = _EqualExtents(unit)
+
+    def block(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+        """The statements, those in device loops and branches included; the innermost loops come first."""
+        done: list[Statement] = []
+        for statement in statements:
+            match statement:
+                case Loop():
+                    loop = replace(statement, body=self.block(statement.body))
+                    done.append(self._interchanged(loop) or loop)
+                case Branch():
+                    done.append(replace(statement, regions=tuple(map(self.block, statement.regions))))
+                case _:
+                    done.append(statement)
+        return tuple(done)
+
+    def _interchanged(self, loop: Loop) -> TaskStatement | None:
+        """The parallel loop; None where there may be none."""
+        tasks = [each.task for each in loop.body if isinstance(each, TaskStatement)]
+        loops = [task for task in tasks if task.role == "loop"]
+        if loop.counter is None or loop.counter.bounds is None or not loops or len(tasks) < len(loop.body):
+            return None
+        touched = effects_of(loop)
+        inside = _uses((loop,))
+        # What nothing else looks at; numbers that change from turn to turn must be among it.
+        own = {name for name in touched.touched if self._uses[name] == inside[name]}
+        moving = touched.writes - self._arrays
+        ((variable, _),) = loop.counter.steps
+        if not moving <= own or not _in_order(tasks, moving, variable) or not all(map(self._is_taken, tasks)):
+            return None
+        if not self._over_one_range(loops) or not self._fits(tasks, touched):
+            return None
+        merged = _Merged(self._unit, loops[0], moving)
+        for task in tasks:
+            merged.add(task)
+        if merged.names.setdefault(_RANGE, range) is not range:
+            return None
+        turns = call_of(_RANGE, *map(self._extents.constant, loop.counter.bounds))
+        body = at_place(ast.For(stored(merged.name_of(variable)), turns, merged.body, []), merged.body[-1])
+        return self._judged(loop, merged, body, own)
+
+    def _is_taken(self, task: Task) -> bool:
+        """Whether a task is straight-line code: of one element of a proved parallel loop, or of kernel scalars."""
+        nodes = [node for statement in task.body for node in ast.walk(statement)]
+        if any(isinstance(node, _NOT_STRAIGHT) or (isinstance(node, ast.Name) and node.id == SLOTS) for node in nodes):
+            return False
+        if prints(task.names) or task.selections or task.moves or task.trades or task.plain is not None:
+            return False
+        if task.role != "loop":
+            return task.role == "serial" and task.effects.writes == {slot.name for _, slot in task.results}
+        proved = task.verdict is not None and task.verdict.kind == "independent" and not task.races
+        return proved and not (task.reductions or task.on_device or task.results) and task.effects.writes <= self._arrays
+
+    def _over_one_range(self, loops: Sequence[Task]) -> bool:
+        first, *others = loops
+        one_file = len({self._unit.judged[task.name].file for task in loops}) == 1
+        same = (len(task.axes) == len(first.axes) and self._extents.of(task) == self._extents.of(first) for task in others)
+        return one_file and all(same)
+
+    def _fits(self, tasks: Sequence[Task], touched: Effects) -> bool:
+        """Whether one kernel may be as long, and it is known which arrays share memory."""
+        arrays = touched.touched & self._arrays
+        if any(pair <= arrays and pair & touched.writes for pair in self._unit.sometimes_same | self._unit.overlapping):
+            return False
+        return words_of(self._unit.leaves[name] for name in arrays) <= MOST_WORDS and sum(map(nodes_of, tasks)) <= MOST_NODES
+
+    def _judged(self, loop: Loop, merged: _Merged, body: ast.For, own: Set[str]) -> TaskStatement | None:
+        """The task of which an iteration goes through all turns, if no two of them touch an element that one writes."""
+        unit, first = self._unit, merged.first
+        facts = replace(
+            unit.judged[first.name],
+            body=[body],
+            names=merged.names,
+            span=loop.span,
+            index_tuple=merged.index_tuple,
+            asserted=False,
+            ndim=unit.array_dimensions(),
+            integers=unit.host_integers.scalars() | merged.integers,
+            sizes=unit.extents_of_arrays(),
+            serial=tuple({each.symbol: each for known in merged.facts for each in known.serial}.values()),
+        )
+        try:
+            judgement = judge(facts)
+        except DataRaceError:
+            return None
+        if judgement.verdict.kind != "independent" or judgement.atomics or judgement.collisions:
+            return None
+        registers = _Registers(unit, [axis.variable for axis in first.axes], own)
+        facts = replace(facts, body=[registers.promoted(body)], names={**facts.names, **registers.casts})
+        effects = effects_of(loop)
+        scalars = {slot.name for slot in merged.scalars.values()}
+        task = replace(
+            first,
+            name=unit.task_name(loop.span.line, "loop"),
+            span=loop.span,
+            body=tuple(facts.body),
+            names=facts.names,
+            effects=Effects(
+                (effects.reads & self._arrays - registers.names) | scalars, effects.writes & self._arrays - registers.names
+            ),
+            verdict=Verdict("independent", f"{judgement.verdict.reason}; `{loop.label}` runs inside of each", loop.span),
+            sections={},
+            index_tuple=merged.index_tuple,
+            scalars=tuple(merged.scalars.items()),
+        )
+        unit.judged[task.name] = facts
+        return TaskStatement(task)
+
+
+def _uses(statements: Sequence[Statement]) -> Counter[str]:
+    """How many of the tasks under ``statements`` touch each slot and array."""
+    return Counter(name for part in parts_of(tuple(statements)) for name in part.effects.touched)
+
+
+def _in_order(tasks: Sequence[Task], moving: Set[str], variable: Slot) -> bool:
+    """Whether each number that changes from turn to turn is assigned once in a turn, before it is read there."""
+    known = {variable.name}
+    for task in tasks:
+        results = {slot.name for _, slot in task.results}
+        read = task.effects.reads & moving
+        if read - known or results & known or read - {slot.name for _, slot in task.scalars}:
+            return False
+        known |= results
+    return True
+
+
+class _Merged:
+    """The bodies of tasks, one behind the other, in which each name has one meaning."""
+
+    def __init__(self, unit: ProgramBuilder, first: Task, moving: Set[str]) -> None:
+        self.first = first
+        self.index_tuple = first.index_tuple
+        self.body: list[ast.stmt] = []
+        self.names: dict[str, object] = {}
+        self.scalars: dict[str, Slot] = {}
+        # What is known of integers in the bodies, and what was known of each loop.
+        self.integers: dict[str, Poly] = {}
+        self.facts: list[LoopFacts] = []
+        self._judged = unit.judged
+        self._moving = moving
+        self._taken = ReservedNames(frozenset({_RANGE, *unit.leaves, *(value.name for value in unit.host_values)}), {})
+
+    def name_of(self, slot: Slot) -> str:
+        """What a number that changes from turn to turn is called between the bodies."""
+        return f"_turn{slot.index}"
+
+    def add(self, task: Task) -> None:
+        """Append a task, with names of its own."""
+        variables: dict[str, str] = {}
+        if task.role == "loop":
+            variables = {own.variable: axis.variable for axis, own in zip(self.first.axes, task.axes, strict=True)}
+            self.index_tuple = self.index_tuple or task.index_tuple
+            variables |= {task.index_tuple: self.index_tuple} if task.index_tuple else {}
+        renamed, new = apart_from(task, self._taken, variables)
+        self._taken |= ReservedNames.by(renamed)
+        facts = self._judged.get(task.name)
+        if facts is not None:
+            self.facts.append(facts)
+        for (local, slot), (written, _) in zip(renamed.scalars, task.scalars, strict=True):
+            if slot.name in self._moving:
+                self.body.append(at_place(assign(local, load(self.name_of(slot))), task.body[0]))
+                continue
+            self.scalars[local] = slot
+            if facts is not None and written in facts.integers:
+                self.integers[local] = facts.integers[written]
+        casts = {name for name, value in renamed.names.items() if isinstance(value, Cast)} if task.role == "serial" else set()
+        self.names |= {name: value for name, value in renamed.names.items() if name not in casts}
+        self.body += (_WithoutCasts(casts).visit(copied(statement)) for statement in renamed.body)
+        for local, slot in task.results:
+            self.body.append(at_place(assign(self.name_of(slot), load(new.get(local, local))), task.body[-1]))
+
+
+class _WithoutCasts(ast.NodeTransformer):
+    """Takes conversions to the type of a kernel scalar away: what is assigned once in a turn has the type of what it is."""
+
+    def __init__(self, casts: Set[str]) -> None:
+        self._casts = casts
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        return node.args[0] if isinstance(node.func, ast.Name) and node.func.id in self._casts else node
+
+
+class _Registers(ast.NodeTransformer):
+    """New arrays of which an iteration fills its element once a turn, before it reads it, as numbers of the iteration."""
+
+    def __init__(self, unit: ProgramBuilder, places: Sequence[str], own: Set[str]) -> None:
+        self._unit = unit
+        made = (each.leaf for each in unit.temporaries if each.computed and each.leaf.name in own)
+        dtypes = {leaf.name: leaf.type.dtype for leaf in made if isinstance(leaf.type, ArrayType)}
+        self._dtypes = {name: dtype for name, dtype in dtypes.items() if dtype in _IN_REGISTERS}
+        self._index = ", ".join(places)
+        # The arrays that became numbers, and the conversions to their types.
+        self.names: frozenset[str] = frozenset()
+        self.casts: dict[str, Cast] = {}
+
+    def promoted(self, body: ast.For) -> ast.stmt:
+        """``body`` with numbers in their place."""
+        candidates, filled = set(self._dtypes), set[str]()
+        elements, stores = Counter[str](), Counter[str]()
+        for statement in body.body:
+            for node, name in _elements(statement):
+                elements[name] += self._is_own(node)
+                stores[name] += isinstance(node.ctx, ast.Store)
+                if isinstance(node.ctx, ast.Load) and name not in filled:
+                    candidates.discard(name)
+            match statement:
+                case ast.Assign(targets=[ast.Subscript(ast.Name(name))]):
+                    filled.add(name)
+        whole = Counter(node.id for node in ast.walk(body) if isinstance(node, ast.Name))
+        self.names = frozenset(name for name in candidates & filled if elements[name] == whole[name] and stores[name] == 1)
+        changed: ast.stmt = self.visit(copied(body))
+        return changed
+
+    def _is_own(self, node: ast.Subscript) -> bool:
+        index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return ", ".join(map(ast.unparse, index)) == self._index
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        match node.targets:
+            case [ast.Name(name)] if name in (dtypes := {f"{each}_here": self._dtypes[each] for each in self.names}):
+                self.casts[f"_as_{dtypes[name]}"] = self._unit.element_cast(dtypes[name])
+                node.value = at_place(call_of(f"_as_{dtypes[name]}", node.value), node.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id in self.names:
+            return ast.copy_location(ast.Name(f"{node.value.id}_here", node.ctx), node)
+        return node
+
+
+def _elements(statement: ast.stmt) -> Iterator[tuple[ast.Subscript, str]]:
+    """The subscripts of names under ``statement``."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            yield node, node.value.id
+
+
+class _EqualExtents:
+    """Which numbers of the host are the same in every call: those that a check before each launch says are."""
+
+    def __init__(self, unit: ProgramBuilder) -> None:
+        self._sources = {value.name: value.source for value in unit.host_values}
+        self._homes: dict[str, str] = {}
+        for value in unit.host_values:
+            match ast.parse(value.source, mode="eval").body if value.check in ("length", "shape") else None:
+                case ast.Compare(left, [ast.Eq()], [right]):
+                    one, other = self._home(_extent(left)), self._home(_extent(right))
+                    if one != other:
+                        self._homes[one] = other
+
+    def of(self, task: Task) -> list[str]:
+        """The axes, in a form that is equal for ranges that are."""
+        return [self._known(part) for part in iterated(task)]
+
+    def constant(self, bound: ast.expr) -> ast.expr:
+        """``bound`` with numbers of the host that are constants."""
+        bound = copied(bound)
+        for node in ast.walk(bound):
+            for name, value in ast.iter_fields(node):
+                if isinstance(value, ast.Name) and self._sources.get(value.id, "_").lstrip("-").isdigit():
+                    setattr(node, name, ast.Constant(int(self._sources[value.id])))
+        if isinstance(bound, ast.Name) and self._sources.get(bound.id, "_").lstrip("-").isdigit():
+            return ast.Constant(int(self._sources[bound.id]))
+        return bound
+
+    def _known(self, part: str) -> str:
+        source = self._sources.get(part)
+        return part if source is None else self._home(_extent(ast.parse(source, mode="eval").body))
+
+    def _home(self, text: str) -> str:
+        while text in self._homes:
+            text = self._homes[text]
+        return text
+
+
+def _extent(node: ast.expr) -> str:
+    """The source of a number; ``max(0, n)`` is n where that is a length."""
+    match node:
+        case ast.Call(ast.Name("max"), [ast.Constant(0), ast.Subscript(ast.Attribute(attr="shape")) as inner], []):
+            return ast.unparse(inner)
+    return ast.unparse(node)

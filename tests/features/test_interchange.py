@@ -1,0 +1,177 @@
+"""Serial loops of parallel ones, turned inside out where no element needs another one: the same numbers, and no launch a turn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+INSIDE = "runs inside of each"
+
+
+def cumulated(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        for i in range(x.shape[0]):
+            y[i, j] = y[i, j - 1] + x[i, j]
+
+
+def backwards(x, y):
+    n = x.shape[1]
+    for j in qgraph.serial(range(n - 2, -1, -1)):
+        y[:, j] = y[:, j + 1] * 0.5 + x[:, j]
+
+
+def by_threes(x, y):
+    for j in qgraph.serial(range(2, x.shape[1], 3)):
+        y[:, j] = y[:, j - 2] - x[:, j]
+
+
+def with_numbers_of_the_turn(x, y):
+    for j in qgraph.serial(range(x.shape[1])):
+        before, weight = max(j - 1, 0), min(j, 1) * 0.5
+        t = x[:, j] * weight
+        y[:, j] = y[:, before] + t
+
+
+def with_new_arrays(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        below = 2.0 + y[:, j - 1]
+        y[:, j] = (x[:, j] + y[:, j - 1]) / below
+
+
+def under_a_mask(x, y):
+    z = np.zeros_like(x)
+    for k in qgraph.serial(range(9)):
+        near = z < 2.0
+        y[near] = k
+        z[near] = z[near] ** 2 + x[near]
+
+
+def two_deep(x, y):
+    for t in qgraph.serial(range(3)):
+        for j in qgraph.serial(range(1, x.shape[1])):
+            y[:, j] += y[:, j - 1] * x[:, t]
+
+
+def narrow(x, y):
+    z = np.zeros(x.shape[0], dtype=np.float32)
+    for j in qgraph.serial(range(1, x.shape[1])):
+        t = np.where(z > 1, 0, z) + np.float32(0.1)
+        z[:] = t * np.float32(1.5)
+        y[:, j] = z
+
+
+def of_integers(x, y):
+    n = np.zeros(x.shape[0], dtype=np.int8)
+    for j in qgraph.serial(range(x.shape[1])):
+        m = n + np.int8(100)
+        n[:] = m
+        y[:, j] = n
+
+
+def for_points(x, y):
+    for _t in qgraph.serial(range(4)):
+        for p in qgraph.ndrange(x.shape[0], x.shape[1]):
+            y[p] = y[p] * 0.5 + x[p]
+
+
+TURNED = (
+    *(cumulated, backwards, by_threes, with_numbers_of_the_turn, with_new_arrays, under_a_mask, two_deep, narrow, of_integers),
+    for_points,
+)
+
+
+def arrays():
+    x = np.random.default_rng(0).random((5, 11))
+    return x, np.ones_like(x)
+
+
+@pytest.mark.parametrize("kernel", TURNED)
+def test_each_element_goes_through_all_turns(check, kernel) -> None:
+    check(kernel, arrays, fuse=True)
+    assert INSIDE in str(qgraph.kernel(fuse=True)(kernel).plan(*arrays()))
+    assert INSIDE not in str(qgraph.kernel(kernel).plan(*arrays()))
+
+
+def of_a_neighbour(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        y[1:, j] = y[:-1, j - 1] + x[1:, j]
+
+
+def of_all_rows(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        y[:, j] = x[:, j] + y[0, j - 1]
+
+
+def of_two_ranges(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        y[:, j] = y[:, j - 1] + 1
+        y[1:, j] += x[1:, j]
+
+
+def ends_early(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        if y[0, j - 1] > 3:
+            break
+        y[:, j] = y[:, j - 1] + x[:, j]
+
+
+def with_a_sum(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        y[:, j] = x[:, j] / np.sum(y[:, j - 1])
+
+
+def carries_a_number(x, y):
+    s = 0.0
+    for j in qgraph.serial(range(1, x.shape[1])):
+        y[:, j] = y[:, j - 1] + s
+        s = s + 1.0
+
+
+def of_data(x, y):
+    at = np.zeros(1, dtype=np.int64)
+    for j in qgraph.serial(range(x.shape[1])):
+        for i in range(x.shape[0]):
+            y[i, at[0]] = x[i, j]
+        at[0] = at[0] + 1
+
+
+KEPT = (of_a_neighbour, of_all_rows, of_two_ranges, ends_early, with_a_sum, carries_a_number, of_data)
+
+
+@pytest.mark.parametrize("kernel", KEPT)
+def test_what_needs_other_elements_or_numbers_stays_as_it_is(check, kernel) -> None:
+    check(kernel, arrays, fuse=True)
+    assert INSIDE not in str(qgraph.kernel(fuse=True)(kernel).plan(*arrays()))
+
+
+def test_the_variable_after_the_loop(check) -> None:
+    def last(x, y):
+        j = 0
+        for j in qgraph.serial(range(1, x.shape[1])):
+            y[:, j] = y[:, j - 1] + x[:, j]
+        y[0, 0] = j
+
+    check(last, arrays, fuse=True)
+
+
+def test_one_array_for_two(check) -> None:
+    def shared():
+        x = np.random.default_rng(1).random((5, 7))
+        return x, x
+
+    check(cumulated, shared, fuse=True)
+    check(of_a_neighbour, shared, fuse=True)
+
+
+def test_parts_of_one_array() -> None:
+    x = np.random.default_rng(1).random((6, 7))
+    with pytest.raises(qgraph.QGraphError, match="overlap"):
+        qgraph.kernel(backend="cpu", fuse=True)(cumulated)(x[:-1], x[1:])
+
+
+def test_new_arrays_of_one_turn_are_numbers() -> None:
+    kernel = qgraph.kernel(backend="cpu", fuse=True)(with_new_arrays)
+    told = str(kernel.plan(*arrays()))
+    assert "reads x, y; writes y" in told
