@@ -42,6 +42,7 @@ QUESTIONS = (
     "memory_bound",
     "startup",
     "long_code",
+    "npbench",
 )
 NO_GPU = 3
 

@@ -1,4 +1,4 @@
-"""Serial loops of parallel ones, turned inside out where no element needs another one: the same numbers, and no launch a turn."""
+"""Serial loops of parallel ones, turned inside out where no element needs another: the same numbers, and no launch a turn."""
 
 from __future__ import annotations
 
