@@ -77,6 +77,22 @@ def test_complex_arithmetic(check, dtype, part):
     check(complex_arithmetic, args)
 
 
+def complex_powers(z, w):
+    for i in range(z.shape[0]):
+        w[i, 0], w[i, 1], w[i, 2] = z[i] ** 0, z[i] ** 1, z[i] ** 2
+        w[i, 3], w[i, 4], w[i, 5] = z[i] ** 7, z[i] ** -1, np.power(z[i], -3)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_small_powers_of_complex_numbers_are_products(check, dtype):
+    def args():
+        # Small integers: products of them are exact, logarithms are not.
+        z = (np.arange(5)[:, None] - 2 + 1j * (np.arange(5) - 2)).ravel()
+        return z[z != 0].astype(dtype), np.full((24, 6), POISON, dtype)
+
+    check(complex_powers, args, tolerance=3 * float(np.finfo(dtype).eps))
+
+
 def conversions(f, i8, u16, i64, f32, f64, out):
     for i in range(f.shape[0]):
         i8[i] = i - 3

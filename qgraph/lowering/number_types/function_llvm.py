@@ -198,6 +198,34 @@ def divide_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence
     return result._getvalue()
 
 
+def power_of_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """``a ** n`` for a small literal n by multiplications, as NumPy and CPython compute it, where Numba's takes logarithms."""
+    kind, literal = sig.args
+    left, result = abs(literal.literal_value), None
+    square = context.make_complex(builder, kind, args[0])
+    while left:
+        if left & 1:
+            result = square if result is None else _product(context, builder, kind, result, square)
+        left >>= 1
+        if left:
+            square = _product(context, builder, kind, square, square)
+    one = context.make_complex(builder, kind)
+    one.real, one.imag = (ir.Constant(square.real.type, part) for part in (1.0, 0.0))
+    if result is None:
+        return one._getvalue()
+    if literal.literal_value > 0:
+        return result._getvalue()
+    return divide_complex(context, builder, kind(kind, kind), (one._getvalue(), result._getvalue()))
+
+
+def _product(context: Any, builder: ir.IRBuilder, kind: Any, a: Any, b: Any) -> Any:
+    """The product of two complex numbers."""
+    made = context.make_complex(builder, kind)
+    made.real = builder.fsub(builder.fmul(a.real, b.real), builder.fmul(a.imag, b.imag))
+    made.imag = builder.fadd(builder.fmul(a.real, b.imag), builder.fmul(a.imag, b.real))
+    return made
+
+
 def _swapped(builder: ir.IRBuilder, test: ir.Value, first: ir.Value, second: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Two numbers, in the other order where ``test`` holds."""
     return builder.select(test, second, first), builder.select(test, first, second)

@@ -180,9 +180,12 @@ def power(typing: NumberTyping, args: Types) -> Choice | None:
         signed = literal is None and code.is_signed(exponent)
         return Choice((joined, plain(exponent) if signed else literal or joined), joined, code.power)
     joined = types.float32 if joined == types.float16 else joined
+    small = literal is not None and abs(literal.literal_value) <= 8
+    if small and isinstance(joined, types.Complex):
+        return Choice((joined, literal), joined, function_llvm.power_of_complex)
     if not is_real(joined):
         return _same(joined, 2, code.power)
-    if literal is not None and abs(literal.literal_value) <= 8:
+    if small:
         return Choice((joined, literal), joined, code.power)
     return Choice((joined, joined), joined, code.power)
 

@@ -292,9 +292,9 @@ def test_other_types_and_layouts(rig, dtype):
 
 def own_variable(u, v, n):
     for t in qgraph.serial(range(n)):
-        for i, j in qgraph.ndrange(*u.shape):
-            v[i, j] = u[i, j] + t
-        for i, j in qgraph.ndrange(*u.shape):
+        for i, j in qgraph.ndrange((1, u.shape[0]), u.shape[1]):
+            v[i, j] = u[i - 1, j] + t
+        for i, j in qgraph.ndrange((1, u.shape[0]), u.shape[1]):
             u[i, j] = v[i, j] % 1009
 
 
@@ -335,9 +335,9 @@ def far(u, v, n):
 
 def few(u, v, n):
     for _ in qgraph.serial(range(2)):
-        for i, j in qgraph.ndrange(*u.shape):
-            v[i, j] = u[i, j] + n
-        for i, j in qgraph.ndrange(*u.shape):
+        for i, j in qgraph.ndrange((1, u.shape[0]), u.shape[1]):
+            v[i, j] = u[i - 1, j] + n
+        for i, j in qgraph.ndrange((1, u.shape[0]), u.shape[1]):
             u[i, j] = v[i, j] % 1009
 
 

@@ -246,10 +246,10 @@ def by_a_number(u, v, k, n):
 
 def in_one_row(u, v, k, n):
     for _ in qgraph.serial(range(n)):
-        for j in range(u.shape[1]):
-            v[1, j] = u[2, j] + k[0]
-        for j in range(u.shape[1]):
-            u[1, j] = v[1, j]
+        for j in range(1, u.shape[1]):
+            v[1, j] = u[2, j - 1] + k[0]
+        for j in range(1, u.shape[1]):
+            u[2, j] = v[1, j]
 
 
 def red_black(u, v, k, n):
