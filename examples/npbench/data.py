@@ -216,7 +216,7 @@ def _sparse(n: int) -> tuple[np.ndarray, ...]:
 @program(_sparse)
 def spmv(starts: Any, columns: Any, values: Any, x: Any) -> Any:
     y = np.empty(starts.size - 1, values.dtype)
-    for i in qgraph.serial(range(starts.size - 1)):
+    for i in range(starts.size - 1):
         here = columns[starts[i] : starts[i + 1]]
         y[i] = values[starts[i] : starts[i + 1]] @ x[here]
     return y

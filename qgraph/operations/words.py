@@ -48,7 +48,7 @@ def _numbers() -> Iterator[Operation]:
     for function in intrinsics.CHECKED:
         yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
     yield _word(intrinsics.same_length, lambda code, _: code.same_length_word(), result="first")
-    yield _word(intrinsics.summed, lambda code, _: code.summed_word())
+    yield _word(intrinsics.summed, lambda code, _: code.summed_word(), pure=True)
 
 
 def _random() -> Iterator[Operation]:

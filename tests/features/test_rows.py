@@ -304,3 +304,38 @@ def test_where_the_next_axis_would_decide(rig, function):
     """Where few rows are there both begin at one of them, and the order of the columns would be the wrong one."""
     with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
         rig.kernel(function)(rig.device(numbers(2, 3, 4)))
+
+
+def selected(starts, columns, values, x, y):
+    for r in range(starts.shape[0] - 1):
+        here = columns[starts[r] : starts[r + 1]]
+        y[r, 0] = values[starts[r] : starts[r + 1]] @ x[here]
+        y[r, 1] = np.sum(x[here] * x[columns[starts[r] : starts[r + 1]]] + 1) + x[here].sum()
+        y[r, 2] = np.max(x[columns]) - np.min(x[here]) + np.argmin(x[here])
+        y[r, 3] = np.linalg.norm(x[here] - x[r]) + np.mean(x[here])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", *thorough("uint8", "int8", "uint64")])
+def test_vectors_of_indices_select_what_is_reduced(check, dtype):
+    def args():
+        columns = np.arange(14) * 3 % 7 - (0 if dtype.startswith("u") else 2)
+        return np.arange(8) * 2, columns.astype(dtype), numbers(14), numbers(7), np.full((7, 4), 77.0)
+
+    check(selected, args)
+
+
+def selected_of_itself(columns, x):
+    for r in range(x.shape[0]):
+        x[r] = np.sum(x[columns[r:]])
+
+
+def by_floats(columns, x, y):
+    for r in range(x.shape[0]):
+        y[r] = np.sum(x[columns[r:]])
+
+
+def test_elements_that_are_selected_may_be_any(rig):
+    plan = str(rig.kernel(selected_of_itself).plan(rig.device(np.arange(4)), rig.device(numbers(4))))
+    assert "the element that `x[columns[r:]]` means is known only when it runs" in plan
+    with pytest.raises(qgraph.KernelSyntaxError, match="is no integer and no slice"):
+        rig.kernel(by_floats).plan(*(rig.device(numbers(4)) for _ in range(3)))

@@ -20,7 +20,7 @@ from qgraph.frontend.bodies.row_overlaps import Directions
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import is_new_axis, known_object, rank, reduction
+from qgraph.frontend.inference.ranks import is_new_axis, is_place, known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, finished, operand, operands_of_reduction, summed, wider
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.scope import Scope
@@ -211,6 +211,24 @@ class _Reduction(_Rows):
         else:
             statements = self._sum(element, kind, dtype)
         return self._made(f"_row_{kind}", [*self._lengths(), *statements])
+
+    def _element(self, node: ast.expr) -> ast.expr:
+        """The element of an array, or the one that a vector of indices selects."""
+        match node:
+            case ast.Subscript(value=base, slice=index) if self._is_gather(base, index):
+                dtype = element_type(self.scope, base)
+                name = self._parameter(base, "_a", ArrayType("" if dtype is None else dtype.name, 1, "A"))
+                # Of a part that only the device knows it would not be known to be a number.
+                place = word(self.scope, np.int64, super()._element(index))
+                return at_place(standing_for(_item(name, [place]), node), node)
+        return super()._element(node)
+
+    def _is_gather(self, base: ast.expr, index: ast.expr) -> bool:
+        """Whether ``index`` is a vector of integers that selects elements of the vector ``base``."""
+        if rank(self.scope, base) != 1 or rank(self.scope, index) != 1 or not is_place(self.scope, index):
+            return False
+        dtype = element_type(self.scope, index)
+        return is_place(self.scope, base) and dtype is not None and dtype.kind in "iu"
 
     def _found(self, element: ast.expr, kind: str) -> list[ast.stmt]:
         test = element if kind == "any" else ast.UnaryOp(ast.Not(), element)
