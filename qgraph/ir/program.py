@@ -198,9 +198,11 @@ class Task:
     joined: tuple[Task, ...] = ()
     note: str = ""
     # The host value that says how many iterations the one loop inside has on average, where threads that share these would find
-    # neighbouring elements; empty elsewhere. With ``broadcast`` threads that do not share them read the same elements anyway.
+    # neighbouring elements; empty elsewhere. With ``broadcast`` threads that do not share them read the same elements anyway,
+    # or neighbouring ones: of those ``most_lanes``, where that is not 0, share an iteration without reading memory for nothing.
     inner_length: str = ""
     broadcast: bool = False
+    most_lanes: int = 0
     # Of a task that only lets names of arrays change places: for each slot, the slot that its number is from, or the number.
     moves: tuple[tuple[Slot, Slot | int], ...] = ()
     # The same of a task that may do anything else, too.

@@ -335,9 +335,40 @@ def test_dense_products(check, function, shape):
     assert shares(kernel, *rows_of(*shape))
 
 
-def test_in_fortran_order_the_rows_are_neighbours(check):
-    kernel = check(dense, lambda: rows_of(20, 40, "F"))
-    assert not shares(kernel, *rows_of(20, 40, "F"))
+def columns(y, a, x):
+    for j in range(a.shape[1]):
+        s, most = 0.0, 0.0
+        for i in range(a.shape[0]):
+            s += a[i, j] * x[j]
+            most = max(most, a[i, j])
+        y[j] = s + most
+
+
+def window(y, a, x):
+    for i in range(a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[0]):
+            s += x[i + k] * a[0, k]
+        y[i] = s
+
+
+@pytest.mark.parametrize("shape", [(300, 1), (64, 9), (13, 40), (8, 7), (30, 0), (0, 5), (100, 33)])
+def test_columns_of_which_neighbours_read_neighbouring_elements(check, shape):
+    """Threads share them where they are too few for the device: each reads a part of the same columns as before."""
+
+    def of_columns():
+        rng = np.random.default_rng(3)
+        return np.full(shape[1], float(POISON)), rng.random(shape), rng.random(shape[1])
+
+    kernel = check(columns, of_columns, noop=shape[1] == 0)
+    assert shares(kernel, *of_columns())
+    kernel = check(dense, lambda: rows_of(shape[1], shape[0], "F"), noop=shape[1] == 0)
+    assert shares(kernel, *rows_of(shape[1], shape[0], "F"))
+
+
+def test_windows_that_slide(check):
+    kernel = check(window, lambda: rows_of(19, 40), tolerance=1e-9)
+    assert shares(kernel, *rows_of(19, 40))
 
 
 @pytest.mark.parametrize("options", [{"fuse": True}, {"block_size": 8}, {"block_size": 96}, {"fastmath": True}], ids=str)
@@ -594,22 +625,6 @@ def stores_before(y, a, x):
         y[i] += s
 
 
-def columns_of(y, a, x):
-    for i in range(a.shape[0]):
-        s = 0.0
-        for k in range(a.shape[0]):
-            s += a[k, i] * x[k]
-        y[i] = s
-
-
-def window(y, a, x):
-    for i in range(a.shape[0]):
-        s = 0.0
-        for k in range(a.shape[0]):
-            s += x[i + k] * a[0, k]
-        y[i] = s
-
-
 def starts_from_what_is_written(y, a, x):
     for i in range(a.shape[0]):
         first = int(y[i]) % 2
@@ -622,7 +637,7 @@ def starts_from_what_is_written(y, a, x):
 PLAIN = [
     *(with_break, with_continue, with_store, with_atomic, counted_in_bins, last_value_read, last_place_read, horner, prefix),
     *(from_the_one_before, sometimes_kept, two_operations, taken_from, last_stored, where_the_least_is, with_step),
-    *(with_else, two_loops, skips_before, stores_before, columns_of, window, starts_from_what_is_written),
+    *(with_else, two_loops, skips_before, stores_before, starts_from_what_is_written),
 ]
 
 

@@ -22,6 +22,9 @@ from qgraph.source import copied
 
 # More inner iterations than this make no difference, and it fits 64 bits whatever the arguments are.
 _MOST = 1 << 30
+# Lanes that share an iteration of which other threads read the neighbouring elements: a warp then reads as many rows, and still
+# whole sectors of 32 bytes of each.
+_LANES_APART = 8
 
 
 def with_inner_lengths(unit: ProgramBuilder, statements: Sequence[Statement]) -> tuple[Statement, ...]:
@@ -35,7 +38,8 @@ def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
             found = _length(unit, task)
             if found is None:
                 return statement
-            return TaskStatement(replace(task, inner_length=found[0], broadcast=found[1]))
+            length, broadcast, lanes = found
+            return TaskStatement(replace(task, inner_length=length, broadcast=broadcast, most_lanes=lanes))
         case Loop():
             return replace(statement, body=with_inner_lengths(unit, statement.body))
         case Branch():
@@ -43,11 +47,8 @@ def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
     return statement
 
 
-def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool] | None:
-    """The name of the host value, and whether neighbouring threads read the same elements already.
-
-    None where sharing would scatter what neighbouring threads read, or nobody knows the length.
-    """
+def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
+    """The name of the host value, ``Task.broadcast`` and ``Task.most_lanes``; None where nobody knows the length."""
     # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
     if len(task.axes) != 1 or task.on_device or task.reductions or task.joined:
         return None
@@ -57,7 +58,10 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool] | None:
     known = _known_length(unit, inner)
     reads = list(_reads(unit, inner.loop))
     if any(_runs_outside(read, inner) for read in reads):
-        return None
+        # Neighbouring threads read neighbouring elements, in as many rows as lanes share an iteration.
+        if known is None:
+            return None
+        return _named(unit, task, inner, known), True, _LANES_APART
     along = [read for read in reads if _coefficient(read.last, inner.variable) == 1]
     broadcast = False
     if known is not None:
@@ -72,7 +76,11 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool] | None:
         assert outer is not None, "a count that the host knows is a host value"
         size = unit.shape_of(unit.host_name(unit.leaves[whole[0]]))
         length = parsed(f"{size}[0] // max(1, {ast.unparse(outer)})")
-    return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id, broadcast
+    return _named(unit, task, inner, length), broadcast, 0
+
+
+def _named(unit: ProgramBuilder, task: Task, inner: InnerLoop, length: ast.expr) -> str:
+    return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,6 +249,7 @@ class Kernels:
             reduces=bool(task.reductions or bins),
             lanes=task.inner_length if shared is not None else "",
             broadcast=shared is not None and task.broadcast,
+            most_lanes=task.most_lanes,
             arrays=arrays,
         ), function
 

@@ -155,7 +155,8 @@ class SimulatorExecutable:
             return Shape(min(max(1, -(-count // (_BLOCK * (COARSENING if code.several else 1)))), _STRIDED_GRID), _BLOCK)
         if code.lanes:
             most = _BLOCK * WARP if code.broadcast else None
-            return threads_per_row(max(count, 1), call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK, most)
+            lanes = min(_BLOCK, code.most_lanes or _BLOCK)
+            return threads_per_row(max(count, 1), call.host[self._hosts[code.lanes]], _BLOCK, lanes, most)
         several = code.several and count > _BLOCK * COARSENING
         if code.plane and count:
             axes = [call.host[self._hosts[name]] for name in code.counts[0]]
