@@ -366,6 +366,44 @@ def test_columns_of_which_neighbours_read_neighbouring_elements(check, shape):
     assert shares(kernel, *rows_of(shape[1], shape[0], "F"))
 
 
+def planes(y, a, x):
+    for i, j in qgraph.ndrange(a.shape[0], a.shape[1]):
+        s, most = 0.0, -1.0
+        for k in range(a.shape[2]):
+            s += a[i, j, k] * x[k]
+            most = max(most, a[i, j, k])
+        y[i, j] = s - most
+
+
+def axes_of_arrays(y, a, x):
+    powers = np.exp(a - np.max(a, axis=-1, keepdims=True))
+    y[:] = np.sum(powers / np.sum(powers, axis=-1, keepdims=True) * x, axis=2)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 40), (2, 33, 13), (1, 1, 300), (4, 3, 7), (0, 3, 30), (3, 0, 30)])
+@pytest.mark.parametrize("function", [planes, axes_of_arrays])
+def test_loops_of_several_axes(check, function, shape):
+    def of_planes():
+        rng = np.random.default_rng(4)
+        return np.full(shape[:2], float(POISON)), rng.random(shape), rng.random(shape[2])
+
+    kernel = check(function, of_planes, noop=0 in shape, tolerance=1e-12)
+    assert shares(kernel, *of_planes())
+
+
+def distances(y, a, x):
+    for i, j in qgraph.ndrange(a.shape[0], a.shape[0]):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += (a[i, k] - a[j, k]) ** 2
+        y[i] = min(y[i], s * x[0])
+
+
+def test_what_several_iterations_read_they_load_together(check):
+    kernel = check(distances, lambda: rows_of(9, 40))
+    assert not shares(kernel, *rows_of(9, 40))
+
+
 def test_windows_that_slide(check):
     kernel = check(window, lambda: rows_of(19, 40), tolerance=1e-9)
     assert shares(kernel, *rows_of(19, 40))

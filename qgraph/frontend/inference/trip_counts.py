@@ -50,13 +50,15 @@ def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
 def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
     """The name of the host value, ``Task.broadcast`` and ``Task.most_lanes``; None where nobody knows the length."""
     # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
-    if len(task.axes) != 1 or task.on_device or task.reductions or task.joined:
+    if not task.axes or task.on_device or task.reductions or task.joined:
         return None
     inner = inner_loop(task)
     if inner is None:
         return None
     known = _known_length(unit, inner)
     reads = list(_reads(unit, inner.loop))
+    if len(task.axes) > 1 and (known is None or not _streams(task, reads, inner)):
+        return None
     if any(_runs_outside(read, inner) for read in reads):
         # Neighbouring threads read neighbouring elements, in as many rows as lanes share an iteration.
         if known is None:
@@ -79,6 +81,16 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
     return _named(unit, task, inner, length), broadcast, 0
 
 
+def _streams(task: Task, reads: Sequence[_Read], inner: InnerLoop) -> bool:
+    """Whether iterations of several axes read elements of their own, one behind the other, or the same as all others.
+
+    What some of them share they load together where threads have rows, or tiles, of iterations.
+    """
+    axes = {axis.variable for axis in task.axes}
+    own = [read for read in reads if _varies(read, inner) and names_in(read.index) & axes]
+    return all(axes <= names_in(read.index) and _coefficient(read.last, inner.variable) == 1 for read in own) and own != []
+
+
 def _named(unit: ProgramBuilder, task: Task, inner: InnerLoop, length: ast.expr) -> str:
     return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id
 
@@ -87,7 +99,8 @@ def _named(unit: ProgramBuilder, task: Task, inner: InnerLoop, length: ast.expr)
 class InnerLoop:
     """A loop ``for variable in range(start, stop)`` that is one of the statements of a parallel loop.
 
-    ``outer`` is the variable of the parallel loop, ``varying`` are that and all names that its iterations assign before.
+    ``outer`` is the variable of the parallel loop, of its last axis, and what is like it; ``varying`` are those of all axes and
+    all names that its iterations assign before.
     """
 
     loop: ast.For
@@ -99,7 +112,7 @@ class InnerLoop:
 
 
 def inner_loop(task: Task) -> InnerLoop | None:
-    """The one loop among the statements of a parallel loop of one axis."""
+    """The one loop among the statements of a parallel loop."""
     match [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]:
         case [
             ast.For(
@@ -109,9 +122,9 @@ def inner_loop(task: Task) -> InnerLoop | None:
             ) as loop
         ] if task.names.get(name) is builtins.range:
             before = task.body[: task.body.index(loop)]
-            outer = task.axes[0].variable
+            outer = task.axes[-1].variable
             near = {outer} | {each for each, value in _assigned(before) if abs(_coefficient(value, outer) or 0) == 1}
-            varying = frozenset({outer, *names_assigned(before)})
+            varying = frozenset({*(axis.variable for axis in task.axes), *names_assigned(before)})
             return InnerLoop(loop, variable, start, stop, frozenset(near), varying)
     return None
 
@@ -149,9 +162,14 @@ def _reads(unit: ProgramBuilder, loop: ast.For) -> Iterator[_Read]:
 
 def _runs_outside(read: _Read, inner: InnerLoop) -> bool:
     """Whether neighbouring threads, each with an iteration of the parallel loop, read neighbouring elements."""
-    if inner.variable not in names_in(read.index):
+    if not _varies(read, inner):
         return False
     return any(abs(_coefficient(read.last, name) or 0) == 1 for name in inner.outer)
+
+
+def _varies(read: _Read, inner: InnerLoop) -> bool:
+    """Whether each inner iteration may read another element."""
+    return inner.variable in names_in(read.index)
 
 
 def _coefficient(node: ast.expr, name: str) -> int | None:

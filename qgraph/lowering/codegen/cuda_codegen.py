@@ -201,8 +201,9 @@ class Kernels:
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
-        jam = plane == "rows" and can_jam(task)
         shared = None if node.first or node.then else shared_loop(self._program, task)
+        plane = plane if shared is None else ""
+        jam = plane == "rows" and can_jam(task)
         # Only from here on: both kernels of a node must have the same launch shape.
         selections = task.selections if arrays else ()
         task = self._stores_last(node, replace(task, selections=()) if arrays else task, bins)

@@ -13,7 +13,7 @@ from qgraph.ir.artifacts import COARSENING, JAMMED_COLUMNS, TILE_HEIGHT, TILE_RO
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Program, Task
 from qgraph.lowering.codegen.cooperative_codegen import renamed
-from qgraph.lowering.codegen.cooperative_rows import parts_of, stored_in
+from qgraph.lowering.codegen.cooperative_rows import parts_of, shared_loop, stored_in
 from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.task_codegen import (
@@ -250,6 +250,8 @@ def jam_notes(plan: GraphPlan) -> GraphPlan:
 def _noted(program: Program, node: Node) -> Node:
     task = node.task
     if task is None or node.what is not None or node.beside or not can_jam(task) or bins_of(program, task):
+        return node
+    if not (node.first or node.then) and shared_loop(program, task) is not None:
         return node
     line = parts_of(task.body)[1].lineno
     several = COARSENING * JAMMED_COLUMNS
