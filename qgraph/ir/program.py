@@ -238,15 +238,15 @@ class Counter:
 
     Slot ``left`` holds how many iterations are left, and the one that runs counts. ``skip`` are statements that do what the
     condition does ``MANY`` times, for as long as more iterations follow. ``steps``: the variables that grow by the same number
-    each time, and that number. ``count``: how many iterations there are, where the range is of constants. ``bounds``: of one
-    variable, start, stop and step as bodies may compute them, where the host knows them.
+    each time, and that number. ``count``: how many iterations there are, where the range is of constants. ``range``: of one
+    variable, start, step and the number of iterations as bodies may compute them, where the host knows them.
     """
 
     left: Slot
     skip: tuple[ast.stmt, ...]
     steps: tuple[tuple[Slot, ast.expr], ...]
     count: int | None = None
-    bounds: tuple[ast.expr, ast.expr, ast.expr] | None = None
+    range: tuple[ast.expr, ast.expr, ast.expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,6 +203,18 @@ def _derived(operation: Operation, *operands: Poly | Condition) -> Poly:
     return Symbol.of(name, "derived", operation, operands).poly
 
 
+def least(poly: Poly) -> Poly:
+    """What ``poly`` is at least: ``-m * (a // c)`` is no less than ``-(m // c) * a`` where the constant c divides m."""
+    result = poly
+    for symbols, number in poly.terms:
+        if len(symbols) == 1 and number < 0 and symbols[0].operation == "floor":
+            dividend, divisor = symbols[0].operands
+            by = divisor.constant
+            if by is not None and by > 0 and number % by == 0:
+                result += symbols[0].poly * Poly.const(-number) + dividend * Poly.const(number // by)
+    return result
+
+
 def floor_div(dividend: Poly, divisor: Poly) -> Poly:
     """``dividend // divisor``, as Python rounds."""
     by = divisor.constant

@@ -77,7 +77,7 @@ def for_points(x, y):
 
 
 TURNED = (
-    *(cumulated, backwards, by_threes, with_numbers_of_the_turn, with_new_arrays, under_a_mask, two_deep, narrow, of_integers),
+    *(cumulated, backwards, with_numbers_of_the_turn, with_new_arrays, under_a_mask, two_deep, narrow, of_integers),
     for_points,
 )
 
@@ -92,6 +92,74 @@ def test_each_element_goes_through_all_turns(check, kernel) -> None:
     check(kernel, arrays, fuse=True)
     assert INSIDE in str(qgraph.kernel(fuse=True)(kernel).plan(*arrays()))
     assert INSIDE not in str(qgraph.kernel(kernel).plan(*arrays()))
+
+
+AXIS = "is an axis of it"
+
+
+def rows_alone(x, y):
+    for i in qgraph.serial(range(x.shape[0])):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] * 2
+
+
+def rows_backwards(x, y):
+    for i in qgraph.serial(range(x.shape[0] - 1, 0, -2)):
+        t = x[i, :] + y[i, :]
+        y[i, :] = t * t + max(i - 2, 0)
+
+
+def averages(x, y):
+    k = 3
+    for i in qgraph.serial(range(x.shape[0] - k + 1)):
+        for j in qgraph.serial(range(x.shape[1] - k + 1)):
+            y[i, j] = np.sum(x[i : i + k, j : j + k]) / k**2
+
+
+def convolution(x, y):
+    out = np.zeros((x.shape[0] - 1, x.shape[1] - 1, y.shape[1]))
+    for i in qgraph.serial(range(out.shape[0])):
+        for j in qgraph.serial(range(out.shape[1])):
+            out[i, j] = np.sum(x[i, j : j + 2, None] * y[:2], axis=0) + np.sum(x[i : i + 2, j, None] * y[2:4], axis=0)
+    y[: out.shape[0], : out.shape[1]] = out[:, :, 1]
+
+
+def halved(x, y):
+    for i in qgraph.serial(range(x.shape[0] // 2)):
+        y[i, : x.shape[1] // 2] = np.max(x[2 * i : 2 * i + 2, : x.shape[1] // 2], axis=0)
+
+
+@pytest.mark.parametrize("kernel", [by_threes, rows_alone, rows_backwards, convolution, halved])
+def test_turns_that_need_nothing_of_each_other_are_an_axis(check, kernel) -> None:
+    check(kernel, arrays, fuse=True)
+    assert AXIS in str(qgraph.kernel(fuse=True)(kernel).plan(*arrays()))
+    assert AXIS not in str(qgraph.kernel(kernel).plan(*arrays()))
+
+
+def test_windows_of_one_number(check) -> None:
+    check(averages, arrays, fuse=True)
+
+
+def beyond_the_end(x, y):
+    for i in qgraph.serial(range(x.shape[0])):
+        y[i] = np.sum(x[i : i + 3], axis=0)
+
+
+def of_any_width(x, y, k):
+    for i in qgraph.serial(range(x.shape[0] - 2)):
+        y[i] = np.sum(x[i : i + k], axis=0)
+
+
+def from_the_front(x, y):
+    for i in qgraph.serial(range(x.shape[0] - 2)):
+        y[i] = np.sum(x[i - 1 : i - 1 + 3], axis=0)
+
+
+@pytest.mark.parametrize("width", [2, 3, 4, 0, -1, -4])
+def test_windows_that_may_stand_out_are_clipped(check, width) -> None:
+    check(of_any_width, lambda: (*arrays(), width), fuse=True)
+    for kernel in (beyond_the_end, from_the_front) if width == 2 else ():
+        check(kernel, arrays, fuse=True)
 
 
 def of_a_neighbour(x, y):

@@ -11,7 +11,7 @@ from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_whole, join, number, placed, plus, times, word
 from qgraph.frontend.inference.ranks import ViewWord, is_ellipsis, is_new_axis, known, new_array, rank, view_word
-from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Value, ViewAxis, ViewRef
+from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, SlotRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -20,6 +20,7 @@ from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.trees import at_place, is_none, load, parsed, parts_of
 from qgraph.operations import intrinsics
+from qgraph.polyhedral.symbolic_integers import Poly, least
 from qgraph.source import as_written, copied
 
 # Slices of which only the device knows the bounds, as written, with the size that clips them: each is computed once.
@@ -271,6 +272,13 @@ class _Viewer:
                 part,
                 "write a loop over a range",
             )
+        window = self._window(size, lower, upper) if step == 1 else None
+        if window is not None:
+            variable, factor, width = window
+            # A name that nobody else has: where the view is known, the loop's own may mean something else.
+            name = f"{SHARED}turn{variable.slot.index}"
+            self._scope.bind(name, variable)
+            return times(number(factor), _named(name, part, None)), self._host(width, part)
         left_out = _left_out(lower, upper) if step == 1 else None
         text = ast.unparse(part) if left_out is None else f"all but {left_out}"
         key = text, ast.unparse(size.code)
@@ -288,6 +296,26 @@ class _Viewer:
         if upper is not None and stop.code is upper:
             stop = self._scalar(self._word(min, upper, most.code), upper)
         return self._counted(key, start, stop, step, size, part)
+
+    def _window(self, size: Extent, lower: ast.expr | None, upper: ast.expr | None) -> tuple[SlotRef, int, ast.expr] | None:
+        """``i``, ``c`` and ``k`` of ``c * i:c * i + k``, if the range of the serial loop of i lets no window stand out.
+
+        The host knows k, and c is a constant, perhaps 1.
+        """
+        match upper:
+            case ast.BinOp(start, ast.Add(), width) if lower is not None and ast.unparse(start) == ast.unparse(lower):
+                each, variable = _multiple(lower)
+                bound = self._scope.names.get(variable)
+                length = host_expression(self._unit, self._scope, width)
+                if not isinstance(bound, SlotRef) or not bound.natural or length is None or size.host is None:
+                    return None
+                integers = self._unit.host_integers
+                last, many = integers.of(self._unit.serial_ranges[bound.slot.name][1]) - Poly.const(1), integers.of(length)
+                left = least(integers.of(size.host) - last * Poly.const(each) - many).constant
+                # Of a negative number nobody knows where the window ends.
+                sizes = all(number > 0 and all(symbol.kind == "size" for symbol in symbols) for symbols, number in many.terms)
+                return (bound, each, length) if sizes and left is not None and left >= 0 else None
+        return None
 
     def _counted(
         self, key: tuple[str, str], start: Extent, stop: Extent, step: int, size: Extent, part: ast.Slice
@@ -311,6 +339,18 @@ class _Viewer:
 
     def _scalar(self, value: ast.expr, node: ast.AST) -> Extent:
         return computed(self._region, self._scope, value, node)
+
+
+def _multiple(node: ast.expr) -> tuple[int, str]:
+    """``c`` and ``i`` of ``c * i``, ``i * c`` and ``i``; no name for anything else."""
+    match node:
+        case ast.Name(id=name):
+            return 1, name
+        case ast.BinOp(ast.Constant(int(each)), ast.Mult(), ast.Name(id=name)) if each > 0:
+            return each, name
+        case ast.BinOp(ast.Name(id=name), ast.Mult(), ast.Constant(int(each))) if each > 0:
+            return each, name
+    return 1, ""
 
 
 def _takes_one(lower: ast.expr | None, upper: ast.expr | None) -> bool:

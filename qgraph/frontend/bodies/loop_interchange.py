@@ -1,11 +1,13 @@
-"""Loop interchange: a serial loop of parallel ones over one range becomes a parallel loop that runs the serial one inside.
+"""Serial loops of parallel ones over one range that need not be serial, or not outside.
 
-It may where iteration i of each parallel loop touches only what iteration i of the others does, in all turns of the serial
-loop: then a thread takes its element through all of them, nothing is launched a turn, and what only one turn needs stays in
-registers. Whether it may is what the dependence test says of the parallel loop that comes of it. Legality as in Allen and
-Kennedy, Optimizing Compilers for Modern Architectures (2001), 5.2.
+Where no two elements in any turns touch what one of them writes, the serial loop's variable is one more axis of a parallel
+loop. Else, where iteration i of each parallel loop touches only what iteration i of the others does, in all turns, it goes
+inside (loop interchange): a thread takes its element through all of them. Nothing is launched a turn then, and what only one
+turn needs stays in registers. Which of both it may be is what the dependence test says of the loop that comes of it. Legality
+as in Allen and Kennedy, Optimizing Compilers for Modern Architectures (2001), 5.2; privatisation, 5.3.
 
-The tasks of a turn are straight-line code. Loops, reductions, faults and exits inside leave the loop as it is.
+The tasks of a turn are straight-line code, but for loops inside where the turns are an axis. Reductions, faults and exits leave
+the loop as it is.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from dataclasses import replace
 from qgraph.errors import DataRaceError
 from qgraph.frontend.bodies.loop_fusion import iterated, prints
 from qgraph.frontend.dependence.loop_verdict import judge
+from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import (
     SLOTS,
+    Axis,
     Branch,
     Cast,
     Effects,
@@ -36,13 +40,13 @@ from qgraph.ir.program import (
 )
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, nodes_of, words_of
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import assign, at_place, call_of, load, stored
+from qgraph.ir.trees import assign, at_place, call_of, load, stored, with_names
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import copied
 
 _RANGE = "_range"
-_NOT_STRAIGHT = (ast.For, ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
+_NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
 # Types of elements that a name in a body has, too: narrower numbers are converted when they are stored.
 _IN_REGISTERS = frozenset({"bool", "int64", "float32", "float64", "complex128"})
 
@@ -69,7 +73,11 @@ class _Interchanger:
             match statement:
                 case Loop():
                     loop = replace(statement, body=self.block(statement.body))
-                    done.append(self._interchanged(loop) or loop)
+                    changed = self._interchanged(loop)
+                    if changed is not None:
+                        self._uses.subtract(_uses((loop,)))
+                        self._uses.update(_uses((changed,)))
+                    done.append(changed or loop)
                 case Branch():
                     done.append(replace(statement, regions=tuple(map(self.block, statement.regions))))
                 case _:
@@ -80,7 +88,7 @@ class _Interchanger:
         """The parallel loop; None where there may be none."""
         tasks = [each.task for each in loop.body if isinstance(each, TaskStatement)]
         loops = [task for task in tasks if task.role == "loop"]
-        if loop.counter is None or loop.counter.bounds is None or not loops or len(tasks) < len(loop.body):
+        if loop.counter is None or loop.counter.range is None or not loops or len(tasks) < len(loop.body):
             return None
         touched = effects_of(loop)
         inside = _uses((loop,))
@@ -97,9 +105,35 @@ class _Interchanger:
             merged.add(task)
         if merged.names.setdefault(_RANGE, range) is not range:
             return None
-        turns = call_of(_RANGE, *map(self._extents.constant, loop.counter.bounds))
-        body = at_place(ast.For(stored(merged.name_of(variable)), turns, merged.body, []), merged.body[-1])
-        return self._judged(loop, merged, body, own)
+        registers = _Registers(self._unit, [axis.variable for axis in loops[0].axes], own)
+        merged.body = registers.promoted(merged.body)
+        merged.names |= registers.casts
+        return self._as_axis(loop, merged, variable, registers) or self._inside(loop, merged, variable, registers)
+
+    def _as_axis(self, loop: Loop, merged: _Merged, variable: Slot, registers: _Registers) -> TaskStatement | None:
+        """The loop whose iterations are those of all turns."""
+        start, step, count = self._range(loop)
+        name, integers = merged.name_of(variable), self._unit.host_integers
+        stop = ast.BinOp(start, ast.Add(), ast.BinOp(count, ast.Mult(), step))
+        known = tuple(map(integers.of, map(self._extents.source, (start, stop, step, count))))
+        axis = Axis(name, start, step, count, on_device=False, span=loop.span)
+        turns = loop_facts.Axis(name, start, stop, step, known)
+        return self._judged(loop, merged, merged.body, registers, [(axis, turns)])
+
+    def _inside(self, loop: Loop, merged: _Merged, variable: Slot, registers: _Registers) -> TaskStatement | None:
+        """The loop whose iterations go through all turns."""
+        if any(isinstance(node, (ast.For, ast.While)) for statement in merged.body for node in ast.walk(statement)):
+            return None
+        start, step, count = self._range(loop)
+        stop = ast.BinOp(copied(start), ast.Add(), ast.BinOp(count, ast.Mult(), copied(step)))
+        turns = ast.For(stored(merged.name_of(variable)), call_of(_RANGE, start, stop, step), merged.body, [])
+        return self._judged(loop, merged, [at_place(turns, merged.body[-1])], registers, [])
+
+    def _range(self, loop: Loop) -> tuple[ast.expr, ast.expr, ast.expr]:
+        assert loop.counter is not None
+        assert loop.counter.range is not None
+        start, step, count = map(self._extents.constant, loop.counter.range)
+        return start, step, count
 
     def _is_taken(self, task: Task) -> bool:
         """Whether a task is straight-line code: of one element of a proved parallel loop, or of kernel scalars."""
@@ -126,12 +160,21 @@ class _Interchanger:
             return False
         return words_of(self._unit.leaves[name] for name in arrays) <= MOST_WORDS and sum(map(nodes_of, tasks)) <= MOST_NODES
 
-    def _judged(self, loop: Loop, merged: _Merged, body: ast.For, own: Set[str]) -> TaskStatement | None:
-        """The task of which an iteration goes through all turns, if no two of them touch an element that one writes."""
+    def _judged(
+        self,
+        loop: Loop,
+        merged: _Merged,
+        body: list[ast.stmt],
+        registers: _Registers,
+        more: Sequence[tuple[Axis, loop_facts.Axis]],
+    ) -> TaskStatement | None:
+        """The task with this body, and with ``more`` axes outside, if no two iterations touch an element that one writes."""
         unit, first = self._unit, merged.first
+        known = unit.judged[first.name]
         facts = replace(
-            unit.judged[first.name],
-            body=[body],
+            known,
+            axes=(*(each for _, each in more), *known.axes),
+            body=body,
             names=merged.names,
             span=loop.span,
             index_tuple=merged.index_tuple,
@@ -139,28 +182,31 @@ class _Interchanger:
             ndim=unit.array_dimensions(),
             integers=unit.host_integers.scalars() | merged.integers,
             sizes=unit.extents_of_arrays(),
-            serial=tuple({each.symbol: each for known in merged.facts for each in known.serial}.values()),
+            serial=tuple({each.symbol: each for facts in merged.facts for each in facts.serial}.values()),
         )
+        # A tuple of all indices has none for the turn.
+        if more and merged.index_tuple:
+            return None
         try:
             judgement = judge(facts)
         except DataRaceError:
             return None
         if judgement.verdict.kind != "independent" or judgement.atomics or judgement.collisions:
             return None
-        registers = _Registers(unit, [axis.variable for axis in first.axes], own)
-        facts = replace(facts, body=[registers.promoted(body)], names={**facts.names, **registers.casts})
         effects = effects_of(loop)
         scalars = {slot.name for slot in merged.scalars.values()}
+        where = "is an axis of it" if more else "runs inside of each"
         task = replace(
             first,
             name=unit.task_name(loop.span.line, "loop"),
             span=loop.span,
-            body=tuple(facts.body),
-            names=facts.names,
+            axes=(*(axis for axis, _ in more), *first.axes),
+            body=tuple(body),
+            names=merged.names,
             effects=Effects(
                 (effects.reads & self._arrays - registers.names) | scalars, effects.writes & self._arrays - registers.names
             ),
-            verdict=Verdict("independent", f"{judgement.verdict.reason}; `{loop.label}` runs inside of each", loop.span),
+            verdict=Verdict("independent", f"{judgement.verdict.reason}; `{loop.label}` {where}", loop.span),
             sections={},
             index_tuple=merged.index_tuple,
             scalars=tuple(merged.scalars.items()),
@@ -256,11 +302,11 @@ class _Registers(ast.NodeTransformer):
         self.names: frozenset[str] = frozenset()
         self.casts: dict[str, Cast] = {}
 
-    def promoted(self, body: ast.For) -> ast.stmt:
+    def promoted(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """``body`` with numbers in their place."""
         candidates, filled = set(self._dtypes), set[str]()
         elements, stores = Counter[str](), Counter[str]()
-        for statement in body.body:
+        for statement in body:
             for node, name in _elements(statement):
                 elements[name] += self._is_own(node)
                 stores[name] += isinstance(node.ctx, ast.Store)
@@ -269,10 +315,9 @@ class _Registers(ast.NodeTransformer):
             match statement:
                 case ast.Assign(targets=[ast.Subscript(ast.Name(name))]):
                     filled.add(name)
-        whole = Counter(node.id for node in ast.walk(body) if isinstance(node, ast.Name))
+        whole = Counter(node.id for each in body for node in ast.walk(each) if isinstance(node, ast.Name))
         self.names = frozenset(name for name in candidates & filled if elements[name] == whole[name] and stores[name] == 1)
-        changed: ast.stmt = self.visit(copied(body))
-        return changed
+        return [self.visit(copied(each)) for each in body]
 
     def _is_own(self, node: ast.Subscript) -> bool:
         index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -327,6 +372,10 @@ class _EqualExtents:
         if isinstance(bound, ast.Name) and self._sources.get(bound.id, "_").lstrip("-").isdigit():
             return ast.Constant(int(self._sources[bound.id]))
         return bound
+
+    def source(self, bound: ast.expr) -> ast.expr:
+        """``bound`` with what the numbers of the host in it are computed from."""
+        return with_names(copied(bound), {name: ast.parse(text, mode="eval").body for name, text in self._sources.items()})
 
     def _known(self, part: str) -> str:
         source = self._sources.get(part)

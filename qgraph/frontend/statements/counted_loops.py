@@ -116,7 +116,7 @@ class _Counter:
         begin, step, count = self._bounds(axis, variable)
         self._entering += [set_slot(variable, begin), set_slot(self._left, count)]
         if variable.name in self._unit.serial_ranges:
-            self._known = begin, ast.BinOp(begin, ast.Add(), ast.BinOp(count, ast.Mult(), step)), step
+            self._known = begin, step, count
 
         def advance(many: ast.expr) -> list[ast.stmt]:
             by = step if _is_one(many) else ast.BinOp(many, ast.Mult(), step)
