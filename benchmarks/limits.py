@@ -44,6 +44,69 @@ _WHY = {
     ("programs", "shallow, 2,048^2, 40 steps: share", ""): (
         "a cell and stage take some 500 instructions, and those take the time, not memory"
     ),
+    ("npbench", "arc_distance", "JAX"): "float64's sines and arctangents take the time; that XLA's are shorter is a guess",
+    ("npbench", "atax", "CuPy"): "both call cuBLAS, qgraph by way of PyTorch; why that takes longer is not known",
+    ("npbench", "bicg", "CuPy"): "as of atax",
+    ("npbench", "mvt", "CuPy"): "as of atax",
+    ("npbench", "gesummv", "CuPy"): "as of atax",
+    ("npbench", "mlp", "CuPy"): "as of atax",
+    ("npbench", "k3mm", "CuPy"): "both call cuBLAS: half a percent",
+    (
+        "npbench",
+        "covariance2",
+        "CuPy",
+    ): "both call cuBLAS; the mean of each column is a kernel of its own. That this is all is a guess",
+    ("npbench", "cholesky:", "JAX"): (
+        "as written each element waits for the one before it, a turn of the device loop each; JAX's version has a turn a column"
+    ),
+    ("npbench", "lu:", "JAX"): "as of cholesky",
+    ("npbench", "ludcmp", "JAX"): "as of cholesky",
+    ("npbench", "nussinov", "JAX"): "as of cholesky: JAX's version has a turn a diagonal",
+    ("npbench", "cholesky2", "JAX"): "the factor, and what is above it, are copied to their place",
+    ("npbench", "correlation", "CuPy"): "a turn multiplies a vector by a matrix whose size changes, with a thread a column",
+    ("npbench", "correlation", "JAX"): "JAX's version is one product of matrices",
+    ("npbench", "covariance:", "CuPy"): "as of correlation",
+    ("npbench", "covariance:", "JAX"): "as of correlation",
+    ("npbench", "doitgen", "JAX"): "the product comes from PyTorch, and is copied to its place",
+    (
+        "npbench",
+        "durbin",
+        "JAX",
+    ): "each turn is several kernels that wait for each other; the sum and what it decides are one in XLA",
+    (
+        "npbench",
+        "gemver",
+        "JAX",
+    ): "XLA reads the matrix once for the outer products and what follows; that this is all is a guess",
+    (
+        "npbench",
+        "gramschmidt",
+        "JAX",
+    ): "the inner loop has a thread a column, as written; JAX's version is a product of matrices",
+    ("npbench", "hdiff", "JAX"): "XLA makes one kernel of all; with fuse=True it is one here, too, and 3% behind",
+    (
+        "npbench",
+        "lenet",
+        "JAX",
+    ): "its convolutions are cuDNN's; here they are the loops as written, on as many threads as there are results",
+    ("npbench", "resnet", "JAX"): "as of lenet",
+    ("npbench", "mandelbrot2", "JAX"): "each turn asks whether a point is left; JAX's version runs all turns",
+    ("npbench", "nbody", "JAX"): "XLA makes fewer kernels of a turn",
+    ("npbench", "scattering_self_energies", "JAX"): (
+        "as written each product of two small matrices is a turn; JAX's version sums over most loops before it multiplies"
+    ),
+    ("npbench", "softmax", "JAX"): "four passes over memory; XLA makes one of them",
+    ("npbench", "stockham_fft", "CuPy"): "its products of 2 by 2 matrices are cuBLAS'; why it is ahead by so much is not known",
+    ("npbench", "stockham_fft", "JAX"): "XLA computes what twists the elements while it compiles; that this is all is a guess",
+    ("npbench", "symm", "JAX"): "JAX's version is one product of matrices; here a thread has a row or column, as written",
+    ("npbench", "syr2k", "JAX"): "as of symm",
+    ("npbench", "syrk", "JAX"): "as of symm",
+    ("npbench", "trmm", "JAX"): "as of symm",
+    (
+        "npbench",
+        "trisolv",
+        "NumPy",
+    ): "14,000 dot products that wait for each other: a core starts the next one sooner than a device loop",
     ("library_calls", "", "recorded alone"): (
         "a turn of the while node takes 3 to 4 us whatever is in it, and does 32 calls, then 5, then one"
     ),
