@@ -29,12 +29,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("QGRAPH_CACHE", "0")
+if __name__ == "__main__":
+    os.environ.setdefault("QGRAPH_CACHE", "0")
 
 import numpy as np
 
 import qgraph
-from benchmarks import panels, parts
+from benchmarks import parts, plots
 from benchmarks.npbench_sizes import LARGE
 from benchmarks.peers import Device, require
 from benchmarks.results import Answer, Target
@@ -353,12 +354,9 @@ def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
     """Ahead of each peer at L, with ``fuse=True`` or without; on the CPU, soon enough."""
     found = []
     at_large = [row for row in rows if row["size"] == "L"]
-    best = {row[key]: math.inf for row in at_large}
+    best = _best(at_large, key)
     for row in at_large:
-        if row["peer"].startswith("qgraph"):
-            best[row[key]] = min(best[row[key]], row["us"]["median"])
-    for row in at_large:
-        if not row["peer"].startswith("qgraph") and best[row[key]] < math.inf:
+        if not row["peer"].startswith("qgraph") and row[key] in best:
             ahead = round(row["us"]["median"] / best[row[key]], 4)
             found.append(Target(f"{row[key]}: time of {row['peer']} over qgraph's, the faster one", ahead, ">=", 1.0, "x"))
     for column, most in (("first call, s", COLD), ("new process, s", WARM)):
@@ -368,9 +366,33 @@ def judge(rows: list[dict[str, Any]], key: str) -> list[Target]:
 
 
 def draw(record: dict[str, Any], file: Path) -> None:
-    """Bars: the time of each peer over qgraph's, a group a program."""
-    title = "Programs of NumPy at NPBench's sizes L: time over qgraph's"
-    panels.ratios(record, file, title, PEERS[1:], {name: name for name in sorted(PROGRAMS)})
+    """A line a program, and on it a point a peer: its time over that of the faster qgraph, which is ahead of what is right."""
+    names = dict.fromkeys(row["program"] for row in record["rows"])
+    height = 2.0 + 0.18 * len(names)
+    drawn, axes = plots.figure("Programs of NumPy: time over qgraph's", record, width=8.0, height=height)
+    best = _best(record["rows"], "program")
+    for peer in (each for each in PEERS if any(row["peer"] == each for row in record["rows"])):
+        here = [row for row in record["rows"] if row["peer"] == peer and row["program"] in best]
+        times = [row["us"]["median"] / best[row["program"]] for row in here]
+        places = [list(names).index(row["program"]) for row in here]
+        axes.plot(times, places, "o", color=plots.COLOURS.get(peer, plots.INK), label=peer, markersize=5, alpha=0.85)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(names)), list(names), fontsize=7)
+    axes.set_ylim(len(names), -1)
+    axes.axvline(1, color=plots.COLOURS["qgraph"], linewidth=1.2)
+    axes.set_xlabel("time over that of qgraph, the faster one of both")
+    axes.grid(visible=True, axis="y", color="#e4e7eb", linewidth=0.6)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=len(PEERS))
+    plots.save(drawn, file)
+
+
+def _best(rows: list[dict[str, Any]], key: str) -> dict[str, float]:
+    """The microseconds of the faster qgraph, by program."""
+    best: dict[str, float] = {}
+    for row in rows:
+        if row["peer"].startswith("qgraph"):
+            best[row[key]] = min(best.get(row[key], math.inf), row["us"]["median"])
+    return best
 
 
 if __name__ == "__main__":

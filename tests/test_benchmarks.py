@@ -14,6 +14,8 @@ import qgraph
 from benchmarks import (
     ladders,
     memory_bound,
+    npbench,
+    npbench_sizes,
     overlapped_tiles,
     parts,
     raw_tiles,
@@ -30,6 +32,32 @@ from benchmarks.raw_c import Missing
 from benchmarks.results import Answer
 from benchmarks.rungs import in_qgraph
 from benchmarks.timing import Timing
+
+
+def test_programs_of_numpy_have_sizes_and_words():
+    assert npbench_sizes.LARGE.keys() == npbench.PROGRAMS.keys()
+    assert [npbench.words_and_plain(npbench.PROGRAMS[name])[0] for name in ("crc16", "spmv", "stockham_fft")] == [2, 0, 3]
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+def test_programs_of_numpy_are_measured():
+    answer = npbench.begin("cpu")
+    npbench.measure("spmv", answer, True, "cpu")
+    rows = {row["peer"]: row for row in answer.rows}
+    assert rows.keys() == {"qgraph", npbench.FUSED, "NumPy", "Numba"}
+    assert rows["qgraph"]["words"] == 0
+    assert 0 < rows["qgraph"]["new process, s"]
+    assert {name.split(": ")[1] for name in answer.missing} == {"CuPy", "JAX"}
+
+
+def test_a_wrong_answer_of_a_peer_is_noticed():
+    way = npbench.Way(lambda x: (x * 2,), lambda each: each, np.copy)
+    given = (np.arange(3.0),)
+    assert npbench._checked(lambda: way, given, (0,), (np.arange(3.0) * 2,)) is way
+    for wrong in (np.arange(3.0), np.arange(3) * 2, np.arange(4.0) * 2):
+        with pytest.raises(AssertionError):
+            npbench._checked(lambda: way, given, (0,), (wrong,))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
