@@ -142,22 +142,28 @@ def test_windows_of_one_number(check) -> None:
 
 def beyond_the_end(x, y):
     for i in qgraph.serial(range(x.shape[0])):
-        y[i] = np.sum(x[i : i + 3], axis=0)
+        y[i, :] = np.sum(x[i : i + 3], axis=0)
 
 
 def of_any_width(x, y, k):
     for i in qgraph.serial(range(x.shape[0] - 2)):
-        y[i] = np.sum(x[i : i + k], axis=0)
+        y[i, :] = np.sum(x[i : i + k], axis=0)
+
+
+def of_its_own_width(x, y, k):
+    for i in qgraph.serial(range(x.shape[0] - k + 1)):
+        y[i % 5, :] += np.sum(x[i : i + k], axis=0)
 
 
 def from_the_front(x, y):
     for i in qgraph.serial(range(x.shape[0] - 2)):
-        y[i] = np.sum(x[i - 1 : i - 1 + 3], axis=0)
+        y[i, :] = np.sum(x[i - 1 : i - 1 + 3], axis=0)
 
 
 @pytest.mark.parametrize("width", [2, 3, 4, 0, -1, -4])
 def test_windows_that_may_stand_out_are_clipped(check, width) -> None:
     check(of_any_width, lambda: (*arrays(), width), fuse=True)
+    check(of_its_own_width, lambda: (*arrays(), width), fuse=True, noop=width == 0)
     for kernel in (beyond_the_end, from_the_front) if width == 2 else ():
         check(kernel, arrays, fuse=True)
 
@@ -176,6 +182,33 @@ def of_two_ranges(x, y):
     for j in qgraph.serial(range(1, x.shape[1])):
         y[:, j] = y[:, j - 1] + 1
         y[1:, j] += x[1:, j]
+
+
+def of_two_lengths(x, y):
+    z = np.zeros((3, x.shape[1]))
+    for j in qgraph.serial(range(1, x.shape[1])):
+        y[:, j] = y[:, j - 1] + x[:, j]
+        z[:, j] = z[:, j - 1] + 1
+    y[:3, 0] = z[:, -1]
+
+
+def of_one_element_of_a_new_array(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        t = x[:, j] * 2
+        y[:, j] = y[:, j - 1] + t + t[0]
+
+
+def of_a_new_array_backwards(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        t = x[:, j] * 2
+        y[:, j] = t + t[::-1]
+
+
+def of_the_array_before(x, y):
+    t = x[:, 0] + 1
+    for j in qgraph.serial(range(1, x.shape[1])):
+        y[:, j] = t
+        t = x[:, j] * 2
 
 
 def ends_early(x, y):
@@ -205,7 +238,10 @@ def of_data(x, y):
         at[0] = at[0] + 1
 
 
-KEPT = (of_a_neighbour, of_all_rows, of_two_ranges, ends_early, with_a_sum, carries_a_number, of_data)
+KEPT = (
+    *(of_a_neighbour, of_all_rows, of_two_ranges, of_two_lengths, of_one_element_of_a_new_array, of_a_new_array_backwards),
+    *(of_the_array_before, ends_early, with_a_sum, carries_a_number, of_data),
+)
 
 
 @pytest.mark.parametrize("kernel", KEPT)
