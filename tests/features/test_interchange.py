@@ -184,6 +184,12 @@ def of_two_ranges(x, y):
         y[1:, j] += x[1:, j]
 
 
+def one_element_for_two(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        for i in range(x.shape[0]):
+            y[i // 2, 0] = j
+
+
 def of_two_lengths(x, y):
     z = np.zeros((3, x.shape[1]))
     for j in qgraph.serial(range(1, x.shape[1])):
@@ -240,7 +246,7 @@ def of_data(x, y):
 
 KEPT = (
     *(of_a_neighbour, of_all_rows, of_two_ranges, of_two_lengths, of_one_element_of_a_new_array, of_a_new_array_backwards),
-    *(of_the_array_before, ends_early, with_a_sum, carries_a_number, of_data),
+    *(one_element_for_two, of_the_array_before, ends_early, with_a_sum, carries_a_number, of_data),
 )
 
 
