@@ -126,8 +126,9 @@ def words_and_plain(
 
 def begin(device: Device) -> Answer:
     """An answer without rows."""
-    title = "Programs of NumPy (NPBench), from the call to its end, us"
-    return Answer("npbench" if device == "cuda" else "npbench_cpu", title, COLUMNS)
+    if device == "cpu":
+        return Answer("npbench_cpu", "Programs of NumPy (NPBench), small: how soon they run on the CPU, and us a call", COLUMNS)
+    return Answer("npbench", "Programs of NumPy (NPBench) at its sizes L, from the call to its end, us", COLUMNS)
 
 
 def measure(name: str, answer: Answer, quick: bool, device: Device) -> None:
@@ -165,7 +166,8 @@ def _attempt(answer: Answer, name: str, peer: str, make: Callable[[], Any]) -> A
         with patience:
             return parts.attempt(answer, name, peer, make)
     except qgraph.QGraphError as error:
-        answer.missing[f"{name}: {peer}"] = " ".join(str(error).split())[:300]
+        here = f"{Path(__file__).resolve().parent.parent}{os.sep}"
+        answer.missing[f"{name}: {peer}"] = " ".join(str(error).replace(here, "").split())[:300]
         return None
 
 

@@ -123,7 +123,7 @@ def across(record: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
     """The rows of one size side by side: a column a peer, with its time."""
     key = record["columns"][0]
     peers = list(dict.fromkeys(row["peer"] for row in record["rows"]))
-    more = ("iterations", "MB", "Mflop", "share")
+    more = ("iterations", "MB", "Mflop", "share", "words", "first call, s", "new process, s")
     lines: dict[tuple[Any, Any], dict[str, Any]] = {}
     for row in record["rows"]:
         line = lines.setdefault((row[key], row["size"]), {key: row[key], "size": row["size"]})
