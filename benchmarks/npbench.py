@@ -162,12 +162,17 @@ def measure(name: str, answer: Answer, quick: bool, device: Device) -> None:
 def _attempt(answer: Answer, name: str, peer: str, make: Callable[[], Any]) -> Any:
     """As for any peer; what qgraph refuses by name is a row that is missing, too."""
     patience = _patience(LONGEST[peer]) if peer in LONGEST else contextlib.nullcontext()
+    key = f"{name}: {peer}"
     try:
         with patience:
-            return parts.attempt(answer, name, peer, make)
+            found = parts.attempt(answer, name, peer, make)
+        if key in answer.missing:
+            # Numba's messages go on with all that it tried.
+            answer.missing[key] = answer.missing[key].partition(" (step")[0]
+        return found
     except qgraph.QGraphError as error:
         here = f"{Path(__file__).resolve().parent.parent}{os.sep}"
-        answer.missing[f"{name}: {peer}"] = " ".join(str(error).replace(here, "").split())[:300]
+        answer.missing[key] = " ".join(str(error).replace(here, "").split())[:300]
         return None
 
 
