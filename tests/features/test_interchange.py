@@ -160,6 +160,20 @@ def from_the_front(x, y):
         y[i, :] = np.sum(x[i - 1 : i - 1 + 3], axis=0)
 
 
+def while_the_device_says(x, y):
+    n = np.zeros(1, dtype=np.int64)
+    n[0] = x.shape[0] - 1
+    for i in qgraph.serial(range(n[0])):
+        y[i, :] = np.sum(x[i : i + 2], axis=0)
+    for i, j in qgraph.serial(qgraph.ndrange(n[0], 2)):
+        y[:2, j] += x[i : i + 2, 0]
+
+
+def test_windows_of_a_range_that_only_the_device_knows(check) -> None:
+    check(while_the_device_says, arrays)
+    check(while_the_device_says, arrays, fuse=True)
+
+
 @pytest.mark.parametrize("width", [2, 3, 4, 0, -1, -4])
 def test_windows_that_may_stand_out_are_clipped(check, width) -> None:
     check(of_any_width, lambda: (*arrays(), width), fuse=True)

@@ -307,10 +307,11 @@ class _Viewer:
                 each, variable = _multiple(lower)
                 bound = self._scope.names.get(variable)
                 length = host_expression(self._unit, self._scope, width)
-                if not isinstance(bound, SlotRef) or not bound.natural or length is None or size.host is None:
+                known = self._unit.serial_ranges.get(bound.slot.name) if isinstance(bound, SlotRef) and bound.natural else None
+                if not isinstance(bound, SlotRef) or known is None or length is None or size.host is None:
                     return None
                 integers = self._unit.host_integers
-                last, many = integers.of(self._unit.serial_ranges[bound.slot.name][1]) - Poly.const(1), integers.of(length)
+                last, many = integers.of(known[1]) - Poly.const(1), integers.of(length)
                 left = least(integers.of(size.host) - last * Poly.const(each) - many).constant
                 # Of a negative number nobody knows where the window ends.
                 sizes = all(number > 0 and all(symbol.kind == "size" for symbol in symbols) for symbols, number in many.terms)
