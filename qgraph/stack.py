@@ -57,23 +57,27 @@ def compiling(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
 
     @wraps(function)
     def roomy_call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with _COLLECTOR.paused():
-            try:
-                return call(*args, **kwargs)
-            except Exception as error:
-                if _DEEP.inside or not _is_too_deep(error):
-                    raise
-            try:
-                return _on_deep_stack(partial(call, *args, **kwargs))
-            except Exception as error:
-                if not _is_too_deep(error):
-                    raise
-                raise KernelSyntaxError(
-                    f"the code is too deep to be compiled: it takes more than {DEEPEST} calls within calls",
-                    hint="break the longest expression, or the longest chain of `elif`, into several statements",
-                ) from error
+        with _COLLECTOR.changed():
+            return _with_room(call, *args, **kwargs)
 
     return roomy_call
+
+
+def _with_room(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        if _DEEP.inside or not _is_too_deep(error):
+            raise
+    try:
+        return _on_deep_stack(partial(call, *args, **kwargs))
+    except Exception as error:
+        if not _is_too_deep(error):
+            raise
+        raise KernelSyntaxError(
+            f"the code is too deep to be compiled: it takes more than {DEEPEST} calls within calls",
+            hint="break the longest expression, or the longest chain of `elif`, into several statements",
+        ) from error
 
 
 def _is_too_deep(error: BaseException) -> bool:
@@ -88,40 +92,6 @@ def _is_too_deep(error: BaseException) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class _Collector:
-    """The garbage collector, of which a process has one: off while some thread compiles."""
-
-    lock: threading.Lock = field(default_factory=forks.lock)
-    threads: int = 0
-    usual: bool = True
-
-    def in_child(self) -> None:
-        """Threads that compiled in the parent do not end here."""
-        if self.threads and self.usual:
-            gc.enable()
-        self.threads = 0
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        with self.lock:
-            if self.threads == 0:
-                self.usual = gc.isenabled()
-                gc.disable()
-            self.threads += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.threads = max(self.threads - 1, 0)
-                if self.threads == 0 and self.usual:
-                    gc.enable()
-
-
-_COLLECTOR = _Collector()
-forks.in_child(_COLLECTOR.in_child)
-
-
 class _Inside(threading.local):
     """Whether the current thread is one with a deep stack."""
 
@@ -132,30 +102,57 @@ _DEEP = _Inside()
 
 
 @dataclass(slots=True)
-class _Limit:
-    """Python's limit of calls within calls, of which a process has one: raised while some thread with a deep stack runs."""
+class _Setting:
+    """A setting of the interpreter, of which a process has one: another one while some thread needs that.
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    ``change`` sets it and gives what it was, ``restore`` sets it to that.
+    """
+
+    change: Callable[[], int]
+    restore: Callable[[int], None]
+    lock: threading.Lock = field(default_factory=forks.lock)
     threads: int = 0
     usual: int = 0
 
+    def __post_init__(self) -> None:
+        forks.in_child(self._in_child)
+
+    def _in_child(self) -> None:
+        """Threads that needed it in the parent do not end here."""
+        if self.threads:
+            self.restore(self.usual)
+        self.threads = 0
+
     @contextmanager
-    def raised(self) -> Iterator[None]:
+    def changed(self) -> Iterator[None]:
         with self.lock:
             if self.threads == 0:
-                self.usual = sys.getrecursionlimit()
-                sys.setrecursionlimit(max(DEEPEST, self.usual))
+                self.usual = self.change()
             self.threads += 1
         try:
             yield
         finally:
             with self.lock:
-                self.threads -= 1
+                self.threads = max(self.threads - 1, 0)
                 if self.threads == 0:
-                    sys.setrecursionlimit(self.usual)
+                    self.restore(self.usual)
 
 
-_LIMIT = _Limit()
+def _raise_limit() -> int:
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(DEEPEST, usual))
+    return usual
+
+
+def _stop_collecting() -> int:
+    usual = gc.isenabled()
+    gc.disable()
+    return usual
+
+
+# Python's limit of calls within calls, for threads with a deep stack; and the garbage collector, for those that compile.
+_LIMIT = _Setting(_raise_limit, sys.setrecursionlimit)
+_COLLECTOR = _Setting(_stop_collecting, lambda usual: gc.enable() if usual else None)
 
 
 def _on_deep_stack(function: Callable[[], Result]) -> Result:
@@ -167,7 +164,7 @@ def _on_deep_stack(function: Callable[[], Result]) -> Result:
     def body() -> None:
         _DEEP.inside = True
         try:
-            with _LIMIT.raised():
+            with _LIMIT.changed():
                 outcome.append(context.run(function))
         except BaseException as error:  # noqa: BLE001 - raised again by who waits
             errors.append(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import math
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from qgraph.lowering.codegen.cpu_polls import Polled
 from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.task_codegen import CUDA_MODULE
 from qgraph.lowering.graph.single_block import entry_of
-from qgraph.lowering.numba_backend.gc_pause import garbage_kept, search
 from qgraph.lowering.ptx import link
 from qgraph.lowering.ptx.ptx_rewrite import parameters_kept
 from qgraph.options import Options
@@ -140,18 +140,18 @@ class _PtxCompiler:
         texts: dict[str, Callable[[], str]] = {}
         compiled: dict[object, TaskCode] = {}
         row = frozenset(self.plan.row)
-        with garbage_kept():
-            for index, name, code, function in _kernels(self.plan, "numba.cuda", self.dtypes, without):
-                # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
-                waits_last = index in row
-                twin = compiled.setdefault((_twin(code, function), waits_last), code)
-                if twin is code:
-                    block_size = BLOCK_THREADS if index is None else self._block_size(code)
-                    texts[name] = self._ptx(code, function, block_size, waits_last=waits_last)
-                    search()
-                else:
-                    texts[name] = texts[twin.entry]
-                codes[name] = replace(code, entry=twin.entry)
+        for index, name, code, function in _kernels(self.plan, "numba.cuda", self.dtypes, without):
+            # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
+            waits_last = index in row
+            twin = compiled.setdefault((_twin(code, function), waits_last), code)
+            if twin is code:
+                block_size = BLOCK_THREADS if index is None else self._block_size(code)
+                texts[name] = self._ptx(code, function, block_size, waits_last=waits_last)
+                # What Numba leaves behind for a kernel is still in the processor's caches.
+                gc.collect(0)
+            else:
+                texts[name] = texts[twin.entry]
+            codes[name] = replace(code, entry=twin.entry)
         known = {text: text() for text in dict.fromkeys(texts.values())}
         return codes, {name: known[text] for name, text in texts.items()}
 
@@ -224,8 +224,7 @@ def compile_cuda(
 
     dtypes = saved.types()
     if dtypes is None:
-        with garbage_kept():
-            dtypes = _scalar_types(plan)
+        dtypes = _scalar_types(plan)
         saved.keep_types(dtypes)
     # In a graph, loops such as fills and copies are no kernels.
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.what is not None and options.graph}

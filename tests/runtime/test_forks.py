@@ -278,3 +278,32 @@ def test_another_library_may_have_begun(tmp_path):
 def test_there_is_nothing_to_do_where_processes_do_not_fork(monkeypatch):
     monkeypatch.delattr(os, "register_at_fork")
     forks.in_child(lambda: None)
+
+
+def test_a_child_collects_garbage_though_a_thread_of_its_parent_compiled(tmp_path):
+    program = """
+        import gc
+        import os
+        import sys
+        import threading
+        from qgraph.stack import compiling
+
+        inside, leave = threading.Event(), threading.Event()
+
+        @compiling
+        def waiting():
+            inside.set()
+            leave.wait()
+
+        thread = threading.Thread(target=waiting)
+        thread.start()
+        inside.wait()
+        assert not gc.isenabled()
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
+        leave.set()
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gc.isenabled())
+        """
+    assert printed_by(program, tmp_path) == "0 True\n"

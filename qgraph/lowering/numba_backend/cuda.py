@@ -31,7 +31,6 @@ from qgraph.lowering.intrinsics.value_intrinsics import cast_word
 from qgraph.lowering.intrinsics.while_condition import (
     PEEKED,
 )
-from qgraph.lowering.numba_backend.gc_pause import garbage_kept
 from qgraph.lowering.numba_backend.registry_cache import RefreshedOnce, ResolvedOnce, SearchedOnce
 from qgraph.lowering.number_types.compile_errors import kernel_errors, place_of
 from qgraph.lowering.number_types.number_llvm import types
@@ -254,7 +253,7 @@ def compile_ptx(
     flags = _flags(capability, fastmath)
     session = Session(library=None, flags=flags)
     missing, failing = _toolkit_errors(function, session.owners), kernel_errors(function, session.owners)
-    with missing, failing, global_compiler_lock, numba_target_override(), garbage_kept():
+    with missing, failing, global_compiler_lock, numba_target_override():
         python = python_function(function)
         compiler.typing.session = session
         compiler.typing.fresh = compiler.target.fresh = False
