@@ -23,6 +23,7 @@ from qgraph.frontend.dependence.loop_verdict import judge
 from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import (
     SLOTS,
@@ -40,12 +41,14 @@ from qgraph.ir.program import (
 )
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, nodes_of, words_of
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import assign, at_place, call_of, load, stored, with_names
+from qgraph.ir.trees import assign, at_place, call_of, load, names_in, parsed, stored, with_names
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import copied
 
 _RANGE = "_range"
+# Ends the name of a number that is an element of the array before it.
+_HERE = "_here"
 _NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
 # Types of elements that a name in a body has, too: narrower numbers are converted when they are stored.
 _IN_REGISTERS = frozenset({"bool", "int64", "float32", "float64", "complex128"})
@@ -326,15 +329,16 @@ class _Registers(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
         match node.targets:
-            case [ast.Name(name)] if name in (dtypes := {f"{each}_here": self._dtypes[each] for each in self.names}):
-                self.casts[f"_as_{dtypes[name]}"] = self._unit.element_cast(dtypes[name])
-                node.value = at_place(call_of(f"_as_{dtypes[name]}", node.value), node.value)
+            case [ast.Name(name)] if name.removesuffix(_HERE) in self.names and name.endswith(_HERE):
+                dtype = self._dtypes[name.removesuffix(_HERE)]
+                self.casts[f"_as_{dtype}"] = self._unit.element_cast(dtype)
+                node.value = at_place(call_of(f"_as_{dtype}", node.value), node.value)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
         if isinstance(node.value, ast.Name) and node.value.id in self.names:
-            return ast.copy_location(ast.Name(f"{node.value.id}_here", node.ctx), node)
+            return ast.copy_location(ast.Name(f"{node.value.id}{_HERE}", node.ctx), node)
         return node
 
 
@@ -352,7 +356,7 @@ class _EqualExtents:
         self._sources = {value.name: value.source for value in unit.host_values}
         self._homes: dict[str, str] = {}
         for value in unit.host_values:
-            match ast.parse(value.source, mode="eval").body if value.check in ("length", "shape") else None:
+            match parsed(value.source) if value.check in ("length", "shape") else None:
                 case ast.Compare(left, [ast.Eq()], [right]):
                     one, other = self._home(_extent(left)), self._home(_extent(right))
                     if one != other:
@@ -364,22 +368,16 @@ class _EqualExtents:
 
     def constant(self, bound: ast.expr) -> ast.expr:
         """``bound`` with numbers of the host that are constants."""
-        bound = copied(bound)
-        for node in ast.walk(bound):
-            for name, value in ast.iter_fields(node):
-                if isinstance(value, ast.Name) and self._sources.get(value.id, "_").lstrip("-").isdigit():
-                    setattr(node, name, ast.Constant(int(self._sources[value.id])))
-        if isinstance(bound, ast.Name) and self._sources.get(bound.id, "_").lstrip("-").isdigit():
-            return ast.Constant(int(self._sources[bound.id]))
-        return bound
+        known = {name: self.source(load(name)) for name in names_in(bound) & self._sources.keys()}
+        return with_names(copied(bound), {name: each for name, each in known.items() if constant_of(each) is not None})
 
     def source(self, bound: ast.expr) -> ast.expr:
         """``bound`` with what the numbers of the host in it are computed from."""
-        return with_names(copied(bound), {name: ast.parse(text, mode="eval").body for name, text in self._sources.items()})
+        return with_names(copied(bound), {name: parsed(self._sources[name]) for name in names_in(bound) & self._sources.keys()})
 
     def _known(self, part: str) -> str:
         source = self._sources.get(part)
-        return part if source is None else self._home(_extent(ast.parse(source, mode="eval").body))
+        return part if source is None else self._home(_extent(parsed(source)))
 
     def _home(self, text: str) -> str:
         while text in self._homes:

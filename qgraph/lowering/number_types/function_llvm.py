@@ -10,6 +10,7 @@ from llvmlite import ir
 
 from qgraph.lowering.number_types.number_llvm import (
     I1,
+    by_squaring,
     call_external,
     call_library,
     call_math,
@@ -201,21 +202,15 @@ def divide_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence
 def power_of_complex(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """``a ** n`` for a small literal n by multiplications, as NumPy and CPython compute it, where Numba's takes logarithms."""
     kind, literal = sig.args
-    left, result = abs(literal.literal_value), None
-    square = context.make_complex(builder, kind, args[0])
-    while left:
-        if left & 1:
-            result = square if result is None else _product(context, builder, kind, result, square)
-        left >>= 1
-        if left:
-            square = _product(context, builder, kind, square, square)
+    number, exponent = context.make_complex(builder, kind, args[0]), literal.literal_value
     one = context.make_complex(builder, kind)
-    one.real, one.imag = (ir.Constant(square.real.type, part) for part in (1.0, 0.0))
-    if result is None:
+    one.real, one.imag = (ir.Constant(number.real.type, part) for part in (1.0, 0.0))
+    if exponent == 0:
         return one._getvalue()
-    if literal.literal_value > 0:
-        return result._getvalue()
-    return divide_complex(context, builder, kind(kind, kind), (one._getvalue(), result._getvalue()))
+    result = by_squaring(number, abs(exponent), lambda a, b: _product(context, builder, kind, a, b))._getvalue()
+    if exponent > 0:
+        return result
+    return divide_complex(context, builder, kind(kind, kind), (one._getvalue(), result))
 
 
 def _product(context: Any, builder: ir.IRBuilder, kind: Any, a: Any, b: Any) -> Any:

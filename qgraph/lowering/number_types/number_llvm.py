@@ -185,18 +185,23 @@ def power(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value
 
 
 def _literal_power(builder: ir.IRBuilder, kind: Any, value: ir.Value, exponent: int) -> ir.Value:
-    times = builder.fmul if is_float(kind) else builder.mul
     one = ir.Constant(value.type, 1.0 if is_float(kind) else 1)
-    left, square, result = abs(exponent), value, None
-    while left:
-        if left & 1:
-            result = square if result is None else times(result, square)
-        left >>= 1
-        if left:
-            square = times(square, square)
-    if result is None:
+    if exponent == 0:
         return one
+    result = by_squaring(value, abs(exponent), builder.fmul if is_float(kind) else builder.mul)
     return builder.fdiv(one, result) if exponent < 0 else result
+
+
+def by_squaring(value: Any, exponent: int, times: Callable[[Any, Any], Any]) -> Any:
+    """``value`` to a power of at least 1, by few products."""
+    square, result = value, None
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else times(result, square)
+        exponent >>= 1
+        if exponent:
+            square = times(square, square)
+    return result
 
 
 def _integer_power(builder: ir.IRBuilder, kind: Any, args: Sequence[ir.Value], *, signed: bool) -> ir.Value:
