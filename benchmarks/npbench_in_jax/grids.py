@@ -5,6 +5,7 @@ The numbers of steps are static: XLA then knows how often a loop runs, and the h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,18 +17,24 @@ from benchmarks.npbench_in_jax.versions import put, put_row, version
 UNROLL = 4
 
 
+def there_and_back(sweep: Callable[..., Any], steps: Any, u: Any, v: Any) -> tuple[Any, ...]:
+    """In each step a sweep of u to v, and one of v to u."""
+
+    def step(_: Any, carry: Any) -> Any:
+        u, v = carry
+        v = sweep(v, u)
+        return sweep(u, v), v
+
+    u, v = lax.fori_loop(1, steps, step, (u, v))
+    return u, v
+
+
 @version(static=("steps",), changes=("u", "v"))
 def jacobi_1d(steps: Any, u: Any, v: Any) -> tuple[Any, ...]:
     def smoothed(out: Any, u: Any) -> Any:
         return put((u[:-2] + u[1:-1] + u[2:]) / 3, out, 1)
 
-    def step(_: Any, carry: Any) -> Any:
-        u, v = carry
-        v = smoothed(v, u)
-        return smoothed(u, v), v
-
-    u, v = lax.fori_loop(1, steps, step, (u, v))
-    return u, v
+    return there_and_back(smoothed, steps, u, v)
 
 
 @version(static=("steps",), changes=("u", "v"))
@@ -36,13 +43,7 @@ def jacobi_2d(steps: Any, u: Any, v: Any) -> tuple[Any, ...]:
         total = u[1:-1, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] + u[:-2, 1:-1] + u[2:, 1:-1]
         return put(0.2 * total, out, 1, 1)
 
-    def step(_: Any, carry: Any) -> Any:
-        u, v = carry
-        v = smoothed(v, u)
-        return smoothed(u, v), v
-
-    u, v = lax.fori_loop(1, steps, step, (u, v))
-    return u, v
+    return there_and_back(smoothed, steps, u, v)
 
 
 @version(static=("steps",), changes=("u", "v"))
@@ -54,13 +55,7 @@ def heat_3d(steps: Any, u: Any, v: Any) -> tuple[Any, ...]:
         z = u[1:-1, 1:-1, 2:] - 2 * middle + u[1:-1, 1:-1, :-2]
         return put(middle + 0.125 * x + 0.125 * y + 0.125 * z, out, 1, 1, 1)
 
-    def step(_: Any, carry: Any) -> Any:
-        u, v = carry
-        v = warmed(v, u)
-        return warmed(u, v), v
-
-    u, v = lax.fori_loop(1, steps, step, (u, v))
-    return u, v
+    return there_and_back(warmed, steps, u, v)
 
 
 @version(static=("steps",), changes=("u",))
