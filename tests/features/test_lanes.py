@@ -391,6 +391,12 @@ def test_loops_of_several_axes(check, function, shape):
     assert shares(kernel, *of_planes())
 
 
+@pytest.mark.needs("compiler")
+def test_code_of_several_axes_is_that_of_lanes():
+    args = (np.zeros((3, 5)), np.zeros((3, 5, 40)), np.zeros(40))
+    assert "shfl.sync" in str(qgraph.kernel(planes, backend="cuda").ptx(*args, cc=(9, 0)))
+
+
 def distances(y, a, x):
     for i, j in qgraph.ndrange(a.shape[0], a.shape[0]):
         s = 0.0
