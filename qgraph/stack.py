@@ -36,7 +36,7 @@ def compiling(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
     """``function``, without garbage collection meanwhile, with a large stack of frames, and once more where that is too small.
 
     A compilation makes millions of objects that live until it ends, and the collector looks at all of them again and again, a
-    sixth of the time. What it would find stays until the collection after.
+    tenth of the time and more. What it would find stays until the collection after.
 
     CPython keeps frames in blocks of 16 KiB, and maps and unmaps one at each call that crosses the end of a block and comes
     back. Deep inside Numba hundreds of thousands of calls do so, a tenth of the time of a compilation. A frame that does not
