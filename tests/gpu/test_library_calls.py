@@ -355,3 +355,43 @@ def test_memory_that_is_freed_and_taken_again():
         np.testing.assert_array_equal(x.numpy(), host)
         if seed % 2:
             del x, y
+
+
+def solved_in_turn(a, b, x, turns):
+    for _t in qgraph.serial(range(turns)):
+        x[:] = np.linalg.solve(a, b)
+        b[:] = x * b.shape[-1]
+
+
+def inverted_in_turn(a, b, x, turns):
+    for _t in qgraph.serial(range(turns)):
+        x[:] = np.linalg.inv(a)
+        a[:] = x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("function", [solved_in_turn, inverted_in_turn])
+@pytest.mark.parametrize("shape", [(256, 256), (257, 257), (600, 600), (2, 300, 300)])
+def test_large_systems_in_a_device_loop(function, dtype, shape):
+    """cuSOLVER allocates memory to factor most of these, which no device loop may hold."""
+    rng = np.random.default_rng(len(shape))
+    a = rng.random(shape) + shape[-1] * np.eye(shape[-1])
+    b = rng.random(shape)
+    if dtype.startswith("complex"):
+        a, b = a + 1j * rng.random(shape), b - 1j * rng.random(shape)
+    turns = 2 + 2 * (function is inverted_in_turn)
+    host = [a.astype("complex128"), b.astype("complex128"), np.zeros(shape, "complex128")]
+    for _ in range(turns):
+        if function is solved_in_turn:
+            host[2] = np.linalg.solve(host[0], host[1])
+            host[1] = host[2] * shape[-1]
+        else:
+            host[2] = np.linalg.inv(host[0])
+            host[0] = host[2]
+    found = [torch.tensor(each.astype(dtype), device="cuda") for each in (a, b)]
+    found.append(torch.full(shape, torch.nan, dtype=found[0].dtype, device="cuda"))
+    qgraph.kernel(function)(*found, turns)
+    torch.cuda.synchronize()
+    for given, wanted in zip(found, host, strict=True):
+        scale = abs(wanted).max()
+        assert abs(given.cpu().numpy() - wanted).max() <= (1e-5 if dtype in ("float32", "complex64") else 1e-12) * scale

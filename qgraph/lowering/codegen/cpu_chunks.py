@@ -16,7 +16,7 @@ from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generate
 from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
-from qgraph.lowering.codegen.task_codegen import affine, has_loops, index_tuple, outlined, prologue, unravel
+from qgraph.lowering.codegen.task_codegen import affine, called_name, has_loops, index_tuple, outlined, prologue, unravel
 from qgraph.lowering.number_types.nonnegative_indices import with_natural_remainders
 from qgraph.operations import intrinsics
 from qgraph.source import copied
@@ -111,7 +111,7 @@ def _loops(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Stat
             "    columns",
             "for _t in _range(_last, _col1):",
             "    iteration",
-            columns=_columns(last, bounds, iteration),
+            columns=_columns(task, bounds, iteration),
             iteration=across,
         )
     if not rows:
@@ -144,9 +144,10 @@ def _goes_down_columns(task: Task, iteration: Statements) -> bool:
     return any(column in last and inner not in last and inner in frozenset().union(*first) for first, last in found)
 
 
-def _columns(last: Axis, bounds: Mapping[str, int], iteration: Statements) -> Statements:
+def _columns(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Statements:
     """``_COLUMNS`` neighbouring iterations whose loops are one: each does what it does alone, in the same order."""
-    before, loop, after = parts_of(iteration)
+    last = task.axes[-1]
+    before, loop, after = parts_of([_InOrder(task.names).visit(copied(each)) for each in iteration])
     own = stored_in([*before, *loop.body, *after]) | {last.variable}
     parts: list[list[ast.stmt]] = [[], [], []]
     for column in range(_COLUMNS):
@@ -157,6 +158,20 @@ def _columns(last: Axis, bounds: Mapping[str, int], iteration: Statements) -> St
     together = copied(loop)
     together.body = parts[1]
     return [*parts[0], together, *parts[2]]
+
+
+class _InOrder(ast.NodeTransformer):
+    """Sums that go along a column one by one: columns that are side by side fill vectors, and a sum in parts would gather."""
+
+    def __init__(self, names: Mapping[str, object]) -> None:
+        self._names = names
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if self._names.get(called_name(node)) is not intrinsics.reassociable_add:
+            return node
+        left, right = node.args
+        return ast.copy_location(ast.BinOp(left, ast.Add(), right), node)
 
 
 def _told(axes: Sequence[Axis], bounds: Mapping[str, int]) -> Statements:

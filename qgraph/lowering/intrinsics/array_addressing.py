@@ -1,9 +1,8 @@
-"""Addresses of array elements on CUDA: 32-bit arithmetic where extents allow it.
+"""Addresses of array elements: on CUDA with 32-bit arithmetic where extents allow it.
 
-Those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must have
-fewer than ``intrinsics.U32_LIMIT`` elements; kernels for larger ones are compiled with ``index64``, as Numba does it.
-Numba's own code serves slices as well, and takes arrays apart through memory. On one axis NVVM makes the same of it, but both
-take longer.
+There those of several dimensions are found with numbers of 32 bits: those of 64 take two instructions each. So an array must
+have fewer than ``intrinsics.U32_LIMIT`` elements; kernels for larger ones are compiled with ``index64``, as all CPU code is.
+Numba's own code serves slices as well, and takes arrays apart through memory. LLVM makes the same of it, but both take longer.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ _SHORT = ir.IntType(32)
 
 
 class ElementAddressing(_Context):
-    """Mixin of a Numba target context. ``index64`` is to be set when a compilation begins."""
+    """Mixin of a Numba target context. Where ``index64`` is not always the same, it is to be set when a compilation begins."""
 
     index64 = False
 
     def get_function(self, fn: Any, sig: Any, _firstcall: bool = True) -> Any:
         """Numba's hook: the code of a call, or of a subscript."""
         emit = _SUBSCRIPTS.get(getattr(fn, "typing_key", None))
-        if emit is not None and _is_element(sig, self.index64):
+        if emit is not None and _is_element(sig):
             return Emitted(self, emit, sig)
         return super().get_function(fn, sig, _firstcall)
 
 
-def _is_element(sig: Any, index64: bool) -> bool:
+def _is_element(sig: Any) -> bool:
     """Whether a subscript has an integer for each axis, and the axes lie one after the other in memory."""
     array, index, *_ = sig.args
     if not isinstance(array, types.Array) or array.layout not in ("C", "F"):
@@ -47,8 +46,7 @@ def _is_element(sig: Any, index64: bool) -> bool:
     if array.ndim == 1:
         return isinstance(index, types.Integer)
     return (
-        not index64
-        and isinstance(index, types.BaseTuple)
+        isinstance(index, types.BaseTuple)
         and 1 < array.ndim == len(index.types)
         and all(isinstance(item, types.Integer) for item in index.types)
     )
@@ -81,19 +79,19 @@ def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> 
     extents = cgutils.unpack_tuple(builder, shape, kind.ndim)
     if kind.ndim == 1:
         return builder.gep(data, [_from_start(context, builder, index, args[1], extents[0])])
-    axes = []
+    wide, axes = context.index64, []
     for item, value, extent in zip(index.types, cgutils.unpack_tuple(builder, args[1], kind.ndim), extents, strict=True):
         place = _from_start(context, builder, item, value, extent)
-        axes.append((builder.trunc(place, _SHORT), builder.trunc(extent, _SHORT)))
+        axes.append((place, extent) if wide else (builder.trunc(place, _SHORT), builder.trunc(extent, _SHORT)))
     # The strides, which are the same for all elements of the array, and not sums of products that differ in each.
     *outer, (offset, stride) = axes if kind.layout == "C" else reversed(axes)
-    if outer[1:]:
+    if outer[1:] and not wide:
         stride = _kept_short(builder, stride)
     for place, extent in reversed(outer):
         offset = builder.add(builder.mul(place, stride), offset)
         stride = builder.mul(stride, extent)
     # With its sign: LLVM then takes constants out of sums as parts of addresses.
-    return builder.gep(data, [builder.sext(offset, ir.IntType(64))])
+    return builder.gep(data, [offset if wide else builder.sext(offset, ir.IntType(64))])
 
 
 def _from_start(context: Any, builder: Any, item: Any, value: ir.Value, extent: ir.Value) -> ir.Value:

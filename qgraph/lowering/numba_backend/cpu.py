@@ -31,6 +31,7 @@ from qgraph.compat import llvmlite, numba
 from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction, TypedFunction
 from qgraph.ir.program import Cast
 from qgraph.lowering.cache.memory_key import structural_key
+from qgraph.lowering.intrinsics.array_addressing import ElementAddressing
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.intrinsics.operation_code import TYPING_RULES, intrinsic_types
 from qgraph.lowering.intrinsics.typed_functions import typed_word
@@ -94,10 +95,11 @@ class _Typing(NumberTyping, Context):
         return self.special.get(id(value))
 
 
-class _Target(NumberTarget, CPUContext):
+class _Target(ElementAddressing, NumberTarget, CPUContext):
     """Numba's CPU target that finds the code of qgraph's words."""
 
     libdevice = False
+    index64 = True
     make_signature = staticmethod(signature)
     # By the type's text: Numba has a module parsed each time it asks.
     sizes: dict[str, int]

@@ -7,7 +7,6 @@ short loop. Here Python holds the arguments until the call returns, and what a c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -20,6 +19,9 @@ from qgraph.lowering.number_types.number_llvm import types
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _WORDS = _I64.as_pointer()
+_OBJECT = ir.IntType(8).as_pointer()
+# Words of an array besides those of its shape and its strides.
+_FIXED_WORDS = 4
 
 _ARRAY = array_type()
 
@@ -35,6 +37,9 @@ class Wrapper(PyCallWrapper):
         """``watched``: how many arguments there are, the first ones, whose arrays the words are about."""
         super().__init__(*args, **options)
         self._watched = watched
+        # What looks at arrays, by their dimensions, and what reads them, by their types.
+        self._looking: dict[int, ir.Function] = {}
+        self._reading: dict[Any, ir.Function] = {}
 
     def build_wrapper(self, api: Any, builder: Any, closure: Any, args: Any, kws: Any) -> None:
         """Numba's hook."""
@@ -53,13 +58,17 @@ class Wrapper(PyCallWrapper):
         _require(builder, builder.icmp_unsigned("!=", address, ir.Constant(address.type, -1)), failed)
         with builder.if_then(cgutils.is_not_null(builder, address)):
             words = builder.inttoptr(address, _WORDS)
-            watched = zip(objects[: self._watched], kinds, strict=False)
-            _look(builder, [(each, kind.ndim) for each, kind in watched if isinstance(kind, types.Array)], words, another)
+            number = 0
+            for each, kind in zip(objects[: self._watched], kinds, strict=False):
+                if isinstance(kind, types.Array):
+                    place = cgutils.gep_inbounds(builder, words, number)
+                    _require(builder, builder.call(self._look(kind.ndim), [each, place]), another)
+                    number += _FIXED_WORDS + 2 * kind.ndim
         natives = []
         for each, kind in zip(objects, kinds, strict=True):
-            native = api.to_native_value(kind, each)
-            _require(builder, builder.not_(native.is_error), failed)
-            natives.append(native.value)
+            value, is_error = self._native(api, builder, kind, each)
+            _require(builder, builder.not_(is_error), failed)
+            natives.append(value)
         state = api.save_thread()
         status, _ = self.context.call_conv.call_function(
             builder, self.func, self.fndesc.restype, kinds, natives, attrs=("noinline",)
@@ -70,30 +79,66 @@ class Wrapper(PyCallWrapper):
         self.context.call_conv.raise_error(builder, api, status)
         builder.ret(api.get_null_object())
 
+    def _native(self, api: Any, builder: Any, kind: Any, value: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The value of an object, and whether there is none: then an exception is set."""
+        if not isinstance(kind, types.Array):
+            native = api.to_native_value(kind, value)
+            return native.value, native.is_error
+        place = cgutils.alloca_once(builder, self.context.get_value_type(kind))
+        is_error = builder.call(self._read(kind, place.type), [value, place])
+        return builder.load(place), is_error
 
-def _look(builder: Any, arrays: Sequence[tuple[ir.Value, int]], words: ir.Value, another: ir.Block) -> None:
-    """Go to ``another`` where not all objects are arrays as the words say: each pair is an object and its dimensions."""
+    def _function(self, *operands: ir.Type) -> tuple[ir.Function, Any]:
+        """A function of its own, of what is as long for each array: to compile all that once more for each takes a third of the
+        time of a kernel with 40. It tells yes or no."""
+        name = self.module.get_unique_name("qgraph_array")
+        function = ir.Function(self.module, ir.FunctionType(ir.IntType(1), operands), name)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        return function, ir.IRBuilder(function.append_basic_block())
+
+    def _read(self, kind: Any, place: ir.Type) -> ir.Function:
+        """Reads an array to where it is told, and tells whether it could not."""
+        if kind not in self._reading:
+            self._reading[kind], builder = self._function(_OBJECT, place)
+            value, target = self._reading[kind].args
+            native = self.context.get_python_api(builder).to_native_value(kind, value)
+            builder.store(native.value, target)
+            builder.ret(native.is_error)
+        return self._reading[kind]
+
+    def _look(self, ndim: int) -> ir.Function:
+        """Tells whether an object is an array as the words say."""
+        if ndim not in self._looking:
+            self._looking[ndim], builder = self._function(_OBJECT, _WORDS)
+            value, words = self._looking[ndim].args
+            another = builder.append_basic_block("another")
+            with builder.goto_block(another):
+                builder.ret(cgutils.false_bit)
+            builder.ret(_is_as_told(builder, value, ndim, words, another))
+        return self._looking[ndim]
+
+
+def _is_as_told(builder: Any, value: ir.Value, ndim: int, words: ir.Value, another: ir.Block) -> ir.Value:
     number = itertools.count()
 
-    def expected(value: ir.Value) -> ir.Value:
-        return builder.icmp_signed("==", value, builder.load(cgutils.gep_inbounds(builder, words, next(number))))
+    def expected(found: ir.Value) -> ir.Value:
+        return builder.icmp_signed("==", found, builder.load(cgutils.gep_inbounds(builder, words, next(number))))
 
-    for each, ndim in arrays:
-        array = builder.bitcast(each, _ARRAY.as_pointer())
-        # Before anything else of it is read. No address stands in the code, which other processes run, too.
-        _require(builder, expected(builder.ptrtoint(_field(builder, array, CLASS), _I64)), another)
-        same = builder.icmp_signed("==", _field(builder, array, NDIM), ir.Constant(_I32, ndim))
-        _require(builder, same, another)
-        flags = builder.and_(_field(builder, array, FLAGS), ir.Constant(_I32, LOOKED_AT))
-        found = [builder.ptrtoint(_field(builder, array, DTYPE), _I64), builder.zext(flags, _I64)]
-        found.append(builder.ptrtoint(_field(builder, array, DATA), _I64))
-        for part in (SHAPE, STRIDES):
-            start = _field(builder, array, part)
-            found += [builder.load(cgutils.gep_inbounds(builder, start, axis)) for axis in range(ndim)]
-        same = cgutils.true_bit
-        for value in found:
-            same = builder.and_(same, expected(value))
-        _require(builder, same, another)
+    array = builder.bitcast(value, _ARRAY.as_pointer())
+    # Before anything else of it is read. No address stands in the code, which other processes run, too.
+    _require(builder, expected(builder.ptrtoint(_field(builder, array, CLASS), _I64)), another)
+    _require(builder, builder.icmp_signed("==", _field(builder, array, NDIM), ir.Constant(_I32, ndim)), another)
+    flags = builder.and_(_field(builder, array, FLAGS), ir.Constant(_I32, LOOKED_AT))
+    found = [builder.ptrtoint(_field(builder, array, DTYPE), _I64), builder.zext(flags, _I64)]
+    found.append(builder.ptrtoint(_field(builder, array, DATA), _I64))
+    for part in (SHAPE, STRIDES):
+        start = _field(builder, array, part)
+        found += [builder.load(cgutils.gep_inbounds(builder, start, axis)) for axis in range(ndim)]
+    same = cgutils.true_bit
+    for each in found:
+        same = builder.and_(same, expected(each))
+    return same
 
 
 def _field(builder: Any, array: ir.Value, number: int) -> ir.Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core.callconv import Status, excinfo_ptr_t
 from numba.core.typing import signature
+from numba.np.arrayobj import populate_array
 
 from qgraph.compat import numba
 from qgraph.ir.functions import ParallelFunction
@@ -22,6 +23,8 @@ _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)
 _I64 = ir.IntType(64)
 _BYTES = _I8.as_pointer()
+# What a chunk knows of an array. Its strides could be computed from its shape, but LLVM then makes slower loops.
+_FIELDS = ("data", "shape", "strides")
 
 
 def parallel_word(parallel: ParallelFunction) -> Intrinsic:
@@ -50,26 +53,39 @@ class _Callee:
     function: Any
     signature: Any
 
+    @property
+    def _descriptor(self) -> Any:
+        return self.context.typing_context.session.descriptors[self.function.get_impl_key(self.signature)]
+
+    @property
+    def name(self) -> str:
+        """What LLVM calls it."""
+        name: str = self._descriptor.mangled_name
+        return name
+
     def call(self, builder: Any, args: Sequence[ir.Value]) -> Any:
         """Call it, and go on whatever happens; returns the status."""
-        descriptor = self.context.typing_context.session.descriptors[self.function.get_impl_key(self.signature)]
-        return self.context.call_internal_no_propagate(builder, descriptor, self.signature, args)[0]
+        return self.context.call_internal_no_propagate(builder, self._descriptor, self.signature, args)[0]
 
 
 def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[ir.Value]) -> None:
     """Call the worker on Numba's threads over the chunk numbers; here one chunk, and all where threads were left behind."""
-    chunks, operands = args[0], args[1:]
-    one = ir.Constant(_I64, 1)
-    code, error = ir.Constant(_I32, 0), ir.Constant(excinfo_ptr_t, None)
-    packed_type = ir.LiteralStructType([value.type for value in (*operands, code, error)])
-    packed = ir.Constant(packed_type, ir.Undefined)
-    for index, value in enumerate((*operands, code, error)):
-        packed = builder.insert_value(packed, value, index)
-    # Slots of the entry block: a device loop comes here a million times, and the stack must not grow.
-    data = cgutils.alloca_once_value(builder, packed)
-    builder.store(packed, data)
+    chunks = args[0]
+    kinds = callee.signature.args[1:]
+    operands = [part for kind, value in zip(kinds, args[1:], strict=True) for part in _parts(context, builder, kind, value)]
+    one, number = ir.Constant(_I64, 1), len(operands)
     # The scheduler only adds step * chunk to the base pointer: from null, the pointer is the chunk's number.
-    given = [_slot(builder, value) for value in (ir.Constant(_BYTES, None), chunks, one)]
+    scheduled = [ir.Constant(_BYTES, None), chunks, one]
+    values = [*operands, ir.Constant(_I32, 0), ir.Constant(excinfo_ptr_t, None), *scheduled]
+    packed_type = ir.LiteralStructType([value.type for value in values])
+    packed = ir.Constant(packed_type, ir.Undefined)
+    for index, value in enumerate(values):
+        packed = builder.insert_value(packed, value, index)
+    # In the entry block: a device loop comes here a million times, and the stack must not grow.
+    with builder.goto_entry_block():
+        data = builder.alloca(packed_type)
+    builder.store(packed, data)
+    given = [cgutils.gep_inbounds(builder, data, 0, number + 2 + index) for index in range(len(scheduled))]
     given.append(builder.bitcast(data, _BYTES))
     # The only copy of the loop's code: to optimise that is most of what compiling takes.
     worker = _worker(context, builder.module, callee, packed_type)
@@ -80,14 +96,32 @@ def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[i
             builder.call(worker, given)
         with on_threads:
             numba.parallel_for(builder, worker, *given)
-    failed = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands)))
+    failed = builder.load(cgutils.gep_inbounds(builder, data, 0, number))
     with builder.if_then(cgutils.is_not_null(builder, failed), likely=False):
         # Of several errors nobody knows which is the first.
         with builder.if_then(single):
-            told = builder.load(cgutils.gep_inbounds(builder, data, 0, len(operands) + 1))
+            told = builder.load(cgutils.gep_inbounds(builder, data, 0, number + 1))
             status = Status(failed, *[None] * (len(Status._fields) - 2), excinfoptr=told)
             context.call_conv.return_status_propagate(builder, status)
         context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))
+
+
+def _parts(context: Any, builder: Any, kind: Any, value: ir.Value) -> list[ir.Value]:
+    """What goes to the threads of an operand: storing arrays whole is most of the code of a kernel with many short loops."""
+    if not isinstance(kind, types.Array):
+        return [value]
+    model = context.data_model_manager[kind]
+    return [builder.extract_value(value, model.get_field_position(name)) for name in _FIELDS]
+
+
+def _value(context: Any, builder: Any, kind: Any, parts: Iterator[ir.Value]) -> ir.Value:
+    """The operand with the next of ``parts``. An array holds no memory of its own: whoever calls the loop has it."""
+    if not isinstance(kind, types.Array):
+        return next(parts)
+    itemsize = ir.Constant(_I64, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    fields = dict(zip(_FIELDS, parts, strict=False))
+    array = context.make_array(kind)(context, builder)
+    return populate_array(array, **fields, itemsize=itemsize, meminfo=None)._getvalue()
 
 
 def _alone(module: ir.Module) -> ir.GlobalVariable:
@@ -99,23 +133,22 @@ def _alone(module: ir.Module) -> ir.GlobalVariable:
     return word
 
 
-def _slot(builder: Any, value: ir.Value) -> ir.Value:
-    slot = cgutils.alloca_once(builder, value.type)
-    builder.store(value, slot)
-    return slot
-
-
 def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.Function:
-    """What a thread runs: the chunk function for each number from the "pointer" on. The last fields say how one failed."""
+    """What a thread runs: the chunk function for each number from the "pointer" on. Two fields after the operands say how one
+    failed. All calls of a loop have one, that LLVM puts the loop in."""
+    name = f"qgraph_worker.{callee.name}"
+    if name in module.globals:
+        return module.get_global(name)
     size = _I64.as_pointer()
     worker_type = ir.FunctionType(ir.VoidType(), [_BYTES.as_pointer(), size, size, _BYTES])
-    worker = ir.Function(module, worker_type, module.get_unique_name("qgraph_worker"))
-    worker.linkage = "internal"
+    worker = ir.Function(module, worker_type, name)
+    worker.linkage = "linkonce_odr"
     builder = ir.IRBuilder(worker.append_basic_block("entry"))
     data = builder.bitcast(worker.args[3], packed_type.as_pointer())
     packed = builder.load(data)
-    *operands, code, error = range(len(packed_type))
-    values = [builder.extract_value(packed, index) for index in operands]
+    *operands, code, error, _, _, _ = range(len(packed_type))
+    parts = iter([builder.extract_value(packed, index) for index in operands])
+    values = [_value(context, builder, kind, parts) for kind in callee.signature.args[1:]]
     first = builder.ptrtoint(builder.load(worker.args[0]), _I64)
     with cgutils.for_range(builder, builder.load(worker.args[1])) as loop:
         status = callee.call(builder, [builder.add(first, loop.index), *values])

@@ -71,7 +71,7 @@ def test_places_on_one_axis_are_numbas(dtype, monkeypatch):
     ours = compiled(from_both_ends, *args, index64=False).ptx
     assert compiled(from_both_ends, *args, index64=True).ptx == ours
     asked = []
-    monkeypatch.setattr(array_addressing, "_is_element", lambda sig, index64: bool(asked.append(sig)))
+    monkeypatch.setattr(array_addressing, "_is_element", lambda sig: bool(asked.append(sig)))
     assert compiled(from_both_ends, *args, index64=False).ptx == ours
     assert asked
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from qgraph import language
+from qgraph.compat import numba as numba_parts
 from qgraph.errors import KernelTypeError
 from qgraph.ir.functions import ParallelFunction
+from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.operations import intrinsics
 from qgraph.source import Span
 from tests.conftest import THOROUGH
@@ -29,6 +31,28 @@ def chunked(function, body, **names):
         f"def task(chunk, n, x, y):\n    for i in range(chunk * 10, min(n, chunk * 10 + 10)):\n        {body}", **names
     )
     return function("def k(n, x, y):\n    f((n + 9) // 10, n, x, y)", f=ParallelFunction(task))
+
+
+def test_calls_of_one_loop_have_one_worker(function, run_cpu, monkeypatch):
+    """And arrays of one type are read, and looked at, by one function: to optimise more takes most of a compilation."""
+    task = function("def task(chunk, n, x, y):\n    for i in range(n):\n        x[i] += y[i]")
+    other = function("def other(chunk, n, x, y):\n    for i in range(n):\n        x[i] -= y[i] * 3")
+    lines = ["f(1, n, x, y)", "f(1, n, z, y)", "g(1, n, x, z)", "f(1, n, y, z)"]
+    control = function(
+        "def k(n, x, y, z):\n    " + "\n    ".join(lines), f=ParallelFunction(task), g=ParallelFunction(other)
+    )
+    found, optimise = [], Library._optimize_final_module
+
+    def noted(library):
+        found.extend(each.name for each in numba_parts.final_module(library).functions if not each.is_declaration)
+        optimise(library)
+
+    monkeypatch.setattr(Library, "_optimize_final_module", noted)
+    x, y, z = (np.full(4, each) for each in (1.0, 2.0, 3.0))
+    run_cpu(control, 4, x, y, z)
+    assert [each[0] for each in (x, y, z)] == [1 + 2 - 3 * 5, 2 + 5, 3 + 2]
+    assert len([each for each in found if each.startswith("qgraph_worker")]) == 2
+    assert len([each for each in found if each.startswith("qgraph_array")]) <= 2
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 5000])
