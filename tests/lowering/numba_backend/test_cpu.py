@@ -38,9 +38,7 @@ def test_calls_of_one_loop_have_one_worker(function, run_cpu, monkeypatch):
     task = function("def task(chunk, n, x, y):\n    for i in range(n):\n        x[i] += y[i]")
     other = function("def other(chunk, n, x, y):\n    for i in range(n):\n        x[i] -= y[i] * 3")
     lines = ["f(1, n, x, y)", "f(1, n, z, y)", "g(1, n, x, z)", "f(1, n, y, z)"]
-    control = function(
-        "def k(n, x, y, z):\n    " + "\n    ".join(lines), f=ParallelFunction(task), g=ParallelFunction(other)
-    )
+    control = function("def k(n, x, y, z):\n    " + "\n    ".join(lines), f=ParallelFunction(task), g=ParallelFunction(other))
     found, optimise = [], Library._optimize_final_module
 
     def noted(library):
