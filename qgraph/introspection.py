@@ -313,6 +313,8 @@ class Introspection(Generic[Parameters, Result]):
                 self._add_array(missing.array)
             except TailFound as missing:
                 self._add_tail(missing)
+            except LengthOfOne:
+                self._add_ones()
 
     def __repr__(self) -> str:
         return f"<qgraph.kernel {self._source.function.__qualname__}>"

@@ -144,8 +144,10 @@ class Leaf:
     """One array or scalar inside the arguments.
 
     ``path`` is how the user writes it (``state.grid.x``), ``name`` the identifier that stands for it in every body.
+    ``extents`` are those of an array in the call that it was described for. Others are as good: they tell what is worth a try.
     """
 
     name: str
     path: str
     type: ArrayType | ScalarType
+    extents: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)

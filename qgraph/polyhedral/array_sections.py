@@ -14,7 +14,7 @@ from qgraph.polyhedral.symbolic_integers import All, Any_, Condition, Poly, Symb
 
 # Sizes of the sample, and how many iterations of one access are tried in it.
 _SIZE, _ARGUMENT = 5, 3
-_MOST = 512
+_MOST = 128
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.frontend import build as build_module
 from tests.conftest import THOROUGH, thorough
 
 
@@ -199,6 +200,21 @@ def test_one_kernel_of_arrays_with_and_without_lengths_of_1(rig: Any) -> None:
         with pytest.raises(qgraph.ArgumentError, match="has length"):
             rig.run(kernel, *args)
         assert args[0].min() == args[0].max() == 1
+
+
+def test_what_is_built_for_a_column_is_built_once(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a length is 1 is seen where it meets another one; a plan is that of a call."""
+    built: list[bool] = []
+    build = build_module._built
+    monkeypatch.setattr(build_module, "_built", lambda *args: (build(*args), built.append(True))[0])
+    args = [rig.device(each) for each in (numbers((3, 4), "float64"), numbers((3, 1), "float64", 1))]
+    kernel = rig.kernel(stored)
+    rig.run(kernel, *args)
+    assert len(built) == 1
+    plan = str(kernel.plan(*args))
+    assert len(built) == 2
+    assert str(rig.kernel(stored).plan(*args)) == plan
+    assert len(built) == 3
 
 
 def test_bound_and_checked(rig: Any) -> None:

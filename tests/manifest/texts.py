@@ -135,7 +135,7 @@ class _Writer:
 
     def fields(self, record: Any, without: Iterable[str] = ()) -> list[str]:
         """The fields of a record that differ from nothing."""
-        found = ((field.name, getattr(record, field.name)) for field in dataclasses.fields(record))
+        found = ((field.name, getattr(record, field.name)) for field in dataclasses.fields(record) if field.repr)
         return [f"{name}={self.describe(value)}" for name, value in found if name not in without]
 
 

@@ -12,6 +12,7 @@ from qgraph.frontend.names.bindings import Extent
 from qgraph.frontend.names.program_builder import Check
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
+from qgraph.ir.argument_types import LengthOfOne
 from qgraph.ir.faults import Fault
 from qgraph.ir.trees import parsed
 from qgraph.source import as_written, copied
@@ -120,7 +121,19 @@ class Lengths:
         if first == second:
             return
         note = f"{self._difference(axis, node)!r} % ({first}, {second})"
+        found, other = self._seen(length), self._seen(wanted)
+        if not self._exact and not self._region.unit.knows_ones and found != other and 1 in (found, other):
+            # The call would find it out when all is built.
+            raise LengthOfOne(self._difference(axis, node) % (found, other), self._scope.span(node), hint=_HINT)
         self._check_on_host(parsed(f"({first}) == ({second})"), node, note, _HINT, "shape" if self._exact else "length")
+
+    def _seen(self, length: ast.expr) -> int | None:
+        """The number that an extent of an argument is in the call that the kernel is built for; None for other numbers."""
+        match length:
+            case ast.Subscript(ast.Attribute(ast.Name(name), "shape"), ast.Constant(int(axis))):
+                leaf = self._region.unit.leaves.get(name)
+                return leaf.extents[axis] if leaf is not None and leaf.extents else None
+        return None
 
     def _compared_by_device(self, axis: int, length: Extent, node: ast.expr) -> Extent:
         wanted = self._nums[axis]

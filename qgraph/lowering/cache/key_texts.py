@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.captured_state import PACKAGES, attributes_of, is_known, looked_up, numba_function
-from qgraph.ir.argument_types import ConstantType
+from qgraph.ir.argument_types import ConstantType, Leaf
 from qgraph.ir.artifacts import TaskCode
 from qgraph.ir.faults import Fault
 from qgraph.ir.functions import Function
@@ -40,6 +40,8 @@ _SKIPPED: Mapping[type, frozenset[str]] = {
     HostValue: frozenset({"text", "note"}),
     # Code notes the number of a fault.
     Fault: frozenset({"error"}),
+    # What was seen in one call.
+    Leaf: frozenset({"extents"}),
     Program: frozenset({"host_names", "compiled_in", "result", "flags", "places"}),
     # What a node controls is part of the program.
     Node: frozenset({"label", "span", "control", "note"}),

@@ -20,8 +20,6 @@ from qgraph.compat.framework_streams import cupy_stream_function, torch_stream
 from qgraph.errors import ArgumentError
 from qgraph.ir.argument_types import TracedArray
 from qgraph.runtime.arguments.gradient_warning import grad_warning
-from qgraph.runtime.driver import driver as cuda_driver
-from qgraph.runtime.driver.native import may_look
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides, layout_of, view_of_host
 
 Adopter = Callable[[Any, str], ArrayView]
@@ -155,7 +153,11 @@ def _watch_torch(value: Any) -> Mapping[str, Comparison]:
 
 def are_seen_together(value: Any) -> bool:
     """Whether ``native.look_at`` sees all that ``watch_of`` names of the live array ``value``."""
-    return adopter_of(type(value)) is _adopt_torch and may_look(value)
+    if adopter_of(type(value)) is not _adopt_torch:
+        return False
+    from qgraph.runtime.driver.native import may_look
+
+    return may_look(value)
 
 
 def stream_finder(value: object) -> StreamFinder | None:
@@ -387,6 +389,9 @@ def _interface_dtype(typestr: str, path: str) -> numpy.dtype:
 
 def device_of_pointer(pointer: int) -> int:
     """The ordinal of the CUDA device that ``pointer`` is memory of; the current device for the null pointer."""
+    # Where all is on the host nobody waits for the driver's bindings.
+    from qgraph.runtime.driver import driver as cuda_driver
+
     if pointer and cuda_driver.device_count():
         driver = cuda_driver.driver
         attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL

@@ -143,7 +143,9 @@ class _Describer:
             name = self._unique(f"arg{stem}")
         else:
             name = stem if path == stem and stem in self._parameters else self._unique(stem)
-        self.leaves.append(Leaf(name, path, type_))
+        extents = value.shape if isinstance(value, ArrayView) else ()
+        # Another library may have numbers of its own there, which it keeps open.
+        self.leaves.append(Leaf(name, path, type_, extents if all(type(each) is int for each in extents) else ()))
         self.values.append(value)
         return type_
 

@@ -25,7 +25,6 @@ from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf, ScalarType, 
 from qgraph.nodes.event import event_handle
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, are_seen_together, watch_of
 from qgraph.runtime.arguments.flatten import HIGHEST, LOWEST, WEAK, Arguments, funcs_of, kind_of
-from qgraph.runtime.driver.native import look_at
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import CHANGED, ReplayCode, Value
 
@@ -378,6 +377,8 @@ def repeater(
     except _CannotWatch:
         return None
     if together:
+        from qgraph.runtime.driver.native import look_at
+
         source.require(f"{source.constant(look_at([*together.values()]))}({', '.join(together)})")
     run = call.statements([given[id(array)].pop(0) for array in call.arrays])
     # Whoever is told that it is another call finds the other way, too.

@@ -201,6 +201,11 @@ def test_types_and_layouts_of_arguments_are_part_of_the_keys(load):
     assert keys_of(module, x, readonly).tasks != keys_of(module, x, x.copy()).tasks
 
 
+def test_sizes_are_no_part_of_the_keys(load, base):
+    module = load(SOURCE)
+    assert keys_of(module, np.zeros(9, np.float32), np.zeros(9, np.float32), 4) == keys_of(module, *arguments()) == base
+
+
 def test_what_shares_memory_is_part_of_the_keys(load):
     module = load(COPIED)
     x = np.zeros(8, np.float32)
