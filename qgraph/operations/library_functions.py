@@ -203,9 +203,10 @@ def _text(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "a number"
 
 
-# Rows of a matrix that cuSOLVER factors without memory of its own, of any dtype; of float64 it never needs some. Seen with
-# PyTorch 2.11 on an H100: it does at 600 rows, and not at 300.
-_MOST_FACTORED = 256
+# Rows of a matrix that cuSOLVER factors without memory of its own, which no device loop may hold. For more of them it needs
+# none of float64 where they are a multiple of so many; and matrices of a stack are factored together, where PyTorch does not
+# wait for the device, while they have few rows. Seen with PyTorch 2.11 for CUDA 13 on an H200.
+_MOST_ROWS, _ROWS_AT_ONCE, _MOST_ROWS_OF_STACK = 512, 128, 128
 
 
 # --- functions ---------------------------------------------------------------------------------------------------------
@@ -228,31 +229,53 @@ def _triangular(torch: Any, matrix: Any, right: Any, *, lower: bool = False, uni
 
 
 def _solve(torch: Any, matrix: Any, right: Any) -> Any:
-    # Not torch.linalg.solve, by which cuSOLVER may allocate for a captured stream.
-    if matrix.dtype != torch.float64 and matrix.shape[-1] > _MOST_FACTORED:
-        return _of_columns(partial(_solved_in_float64, torch, matrix), right)
-    factors, pivots, failed = torch.linalg.lu_factor_ex(matrix)
-    return _of_columns(partial(_substituted, torch, factors, pivots), right), failed
+    failed = []
+
+    def solved(columns: Any) -> Any:
+        found, singular = _solved(torch, matrix, columns)
+        failed.append(singular)
+        return found
+
+    return _of_columns(solved, right), failed[0]
 
 
 def _inv(torch: Any, matrix: Any) -> Any:
-    if matrix.dtype == torch.float64 or matrix.shape[-1] <= _MOST_FACTORED:
+    rows = matrix.shape[-1]
+    if rows <= (_MOST_ROWS if matrix.ndim == 2 else _MOST_ROWS_OF_STACK):
         return torch.linalg.inv_ex(matrix)
-    return _solved_in_float64(torch, matrix, torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device))
+    return _solved(torch, matrix, torch.eye(rows, dtype=matrix.dtype, device=matrix.device))
+
+
+def _solved(torch: Any, matrix: Any, columns: Any) -> Any:
+    """What solves ``matrix @ x == columns``, and what is not 0 where nothing does."""
+    rows = matrix.shape[-1]
+    if matrix.ndim > 2 and rows > _MOST_ROWS_OF_STACK and matrix.numel() and columns.numel():
+        stack = torch.broadcast_shapes(matrix.shape[:-2], columns.shape[:-2])
+        operands = [each.expand(*stack, *each.shape[-2:]).reshape(-1, *each.shape[-2:]) for each in (matrix, columns)]
+        found, failed = zip(*(_solved(torch, *pair) for pair in zip(*operands, strict=True)), strict=True)
+        return torch.stack(found).reshape(*stack, *columns.shape[-2:]), torch.stack(failed)
+    if rows > _MOST_ROWS and matrix.ndim == 2:
+        return _solved_in_float64(torch, matrix, columns)
+    # Not torch.linalg.solve, by which cuSOLVER may allocate for a captured stream.
+    factors, pivots, failed = torch.linalg.lu_factor_ex(matrix)
+    return _substituted(torch, factors, pivots, columns), failed
 
 
 def _solved_in_float64(torch: Any, matrix: Any, columns: Any) -> Any:
-    """The same by numbers of float64, those of [[re, -im], [im, re]] for complex ones, and what failed."""
-    re, im = (columns.real, columns.imag) if columns.is_complex() else (columns, None)
-    if im is not None:
-        a, b = matrix.real, matrix.imag
-        matrix = torch.cat((torch.cat((a, -b), -1), torch.cat((b, a), -1)), -2)
-        re = torch.cat((re, im), -2)
-    factors, pivots, failed = torch.linalg.lu_factor_ex(matrix.to(torch.float64))
-    found = _substituted(torch, factors, pivots, re.to(torch.float64))
-    if im is not None:
-        found = torch.complex(*found.chunk(2, -2))
-    return found.to(columns.dtype), failed
+    """The same by numbers of float64, those of [[re, -im], [im, re]] for complex ones, with rows of the identity behind."""
+    dtype = columns.dtype
+    if dtype.is_complex:
+        re, im = matrix.real, matrix.imag
+        matrix = torch.cat((torch.cat((re, -im), 1), torch.cat((im, re), 1)), 0)
+        columns = torch.cat((columns.real, columns.imag), 0)
+    rows = matrix.shape[0]
+    more = -rows % _ROWS_AT_ONCE
+    matrix, columns = matrix.to(torch.float64), columns.to(torch.float64)
+    matrix = torch.nn.functional.pad(matrix, (0, more, 0, more))
+    matrix.diagonal()[rows:].fill_(1.0)
+    factors, pivots, failed = torch.linalg.lu_factor_ex(matrix)
+    found = _substituted(torch, factors, pivots, torch.nn.functional.pad(columns, (0, 0, 0, more)))[:rows]
+    return (torch.complex(*found.chunk(2, 0)) if dtype.is_complex else found).to(dtype), failed
 
 
 def _lu_factor(torch: Any, matrix: Any) -> Any:

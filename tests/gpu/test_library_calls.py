@@ -371,10 +371,10 @@ def inverted_in_turn(a, b, x, turns):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("function", [solved_in_turn, inverted_in_turn])
-@pytest.mark.parametrize("shape", [(256, 256), (257, 257), (600, 600), (2, 300, 300)])
+@pytest.mark.parametrize("shape", [(512, 512), (513, 513), (600, 600), (700, 700), (1, 2, 200, 200)])
 def test_large_systems_in_a_device_loop(function, dtype, shape):
-    """cuSOLVER allocates memory to factor most of these, which no device loop may hold."""
-    rng = np.random.default_rng(len(shape))
+    """cuSOLVER allocates memory to factor most of these, which no device loop may hold, and stacks wait for the device."""
+    rng = np.random.default_rng(sum(shape))
     a = rng.random(shape) + shape[-1] * np.eye(shape[-1])
     b = rng.random(shape)
     if dtype.startswith("complex"):

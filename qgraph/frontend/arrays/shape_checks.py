@@ -122,7 +122,8 @@ class Lengths:
             return
         note = f"{self._difference(axis, node)!r} % ({first}, {second})"
         found, other = self._seen(length), self._seen(wanted)
-        if not self._exact and not self._region.unit.knows_ones and found != other and 1 in (found, other):
+        known = found is not None and other is not None and not self._region.unit.knows_ones
+        if known and not self._exact and found != other and 1 in (found, other):
             # The call would find it out when all is built.
             raise LengthOfOne(self._difference(axis, node) % (found, other), self._scope.span(node), hint=_HINT)
         self._check_on_host(parsed(f"({first}) == ({second})"), node, note, _HINT, "shape" if self._exact else "length")
