@@ -64,8 +64,8 @@ _WHY = {
     ("npbench", "nussinov", "JAX"): "as of cholesky: JAX's version has a turn a diagonal",
     ("npbench", "cholesky2", "JAX"): "the factor, and what is above it, are copied to their place",
     ("npbench", "contour_integral", "CuPy"): (
-        "cuSOLVER allocates memory to factor large complex matrices, which no device loop may hold: they are real ones of twice "
-        "the rows"
+        "cuSOLVER allocates memory to factor large complex matrices, which no device loop may hold: they are real ones of "
+        "twice the rows"
     ),
     ("npbench", "contour_integral", "JAX"): "as against CuPy; and JAX's version factors the matrices of all points together",
     ("npbench", "correlation", "CuPy"): "a turn multiplies a vector by a matrix whose size changes, with a thread a column",

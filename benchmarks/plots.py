@@ -61,9 +61,8 @@ def figure(title: str, record: dict[str, Any], *, width: float = 7.5, height: fl
     axes.grid(visible=True, axis="y", color="#e4e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     drawn.suptitle(title, x=0.01, ha="left", color=INK, fontweight="bold", fontsize=12)
-    axes.set_title(
-        f"{place(record)}, {record['date'][:10]}, commit {record['commit'][:10]}", loc="left", color="#616e7c", fontsize=8.5
-    )
+    commit = record["commit"][:10].rstrip(";")
+    axes.set_title(f"{place(record)}, {record['date'][:10]}, commit {commit}", loc="left", color="#616e7c", fontsize=8.5)
     return drawn, axes
 
 

@@ -113,8 +113,10 @@ class DispatchCache:
         names |= {"specialisation": specialisation, "executable": executable, "ran": self._ran, "value": specialisation.value}
         # It is still the one to run.
         conditions.append("specialisation.executable is executable")
-        returns = specialisation.plan.program.result is not None
-        done = ["ran.specialisation = specialisation", f"return {'value(numbers)' if returns else 'None'}"]
+        returned = "None" if specialisation.plan.program.result is None else "value(numbers)"
+        if specialisation.returns_arrays:
+            returned = "specialisation.with_arrays(numbers, made)"
+        done = ["ran.specialisation = specialisation", f"return {returned}"]
         again = repeater(values, found, conditions=conditions, done=done, names=names)
         if again is None:
             return

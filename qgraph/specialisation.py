@@ -6,7 +6,7 @@ import functools
 import importlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -268,7 +268,7 @@ class Specialisation:
 
     @property
     def returns_arrays(self) -> bool:
-        """Whether a call gives arrays: then none is repeated as it is, since its arrays are new ones."""
+        """Whether a call gives arrays, which are new ones each time."""
         return self.plan.program.returns_arrays
 
     def call(self, leaves: tuple[Any, ...], stream: int) -> Call:
@@ -302,6 +302,12 @@ class Specialisation:
         arrays = {leaf.name: value.owner for leaf, value in zip(leaves, values, strict=True) if leaf.name in names}
         return with_arrays(result, numbers, arrays)
 
+    def with_arrays(self, numbers: tuple[Any, ...] | None, made: Sequence[Any]) -> Any:
+        """What a repeated call gives its caller: ``made`` are the arrays that it returns, in the order of the program's."""
+        result = self.plan.program.result
+        assert result is not None
+        return with_arrays(result, numbers, dict(zip(self._returned.names, made, strict=True)))
+
     def build(self) -> Executable:
         """Compile, and make the executable of the path that fits."""
         variant = self.variant
@@ -325,7 +331,7 @@ class Specialisation:
 
         None where there is no such way. Where its arrays are ``held``, it takes none.
         """
-        if self.returns_arrays:
+        if self.returns_arrays and self.variant.backend != "cpu":
             return None
         return _AGAIN[self.variant.backend](executable, call, self.variant, held)
 

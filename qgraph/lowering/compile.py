@@ -80,8 +80,10 @@ def _compile_cpu(plan: GraphPlan, dtypes: Dtypes, options: Options, *, in_order:
     program = plan.program
     parameters, function = control_function(program, dtypes, in_order=in_order)
     types = tuple(numba_type(parameter, program.float_type) for parameter in parameters)
-    leaves = sum(parameter.kind == "leaf" for parameter in parameters)
-    made = cpu.compile_control(function, types, watched=leaves, float_type=program.float_type, fastmath=options.fastmath)
+    # They come first. What a call has of its own nobody need look at.
+    given = {leaf.name for leaf in program.leaves}
+    watched = sum(parameter.kind == "leaf" and parameter.name in given for parameter in parameters)
+    made = cpu.compile_control(function, types, watched=watched, float_type=program.float_type, fastmath=options.fastmath)
     call, source = cpu_runtime.guarded(made.call), ast.unparse(function.tree)
     return CpuPlan(plan, source, parameters, call, cpu_runtime.places_of, dtypes, Polled(program).places), made
 

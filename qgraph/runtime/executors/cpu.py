@@ -38,6 +38,11 @@ class CpuExecutable:
         program = plan.plan.program
         leaves = self._names = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
+        # Arrays of one call: those that it returns, and temporaries. The others are arguments.
+        self._new = Temporaries(program, (*program.returned, *program.temporaries))
+        self._arguments = len(program.leaves)
+        given = program.result.arrays() if program.result is not None else ()
+        self._gives_arguments = not set(given).issubset(temporary.leaf.name for temporary in program.returned)
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
@@ -98,7 +103,7 @@ class CpuExecutable:
         return numbers
 
     def again(self, call: Call, *, held: bool) -> ReplayCode | None:
-        """How to run ``call`` once more; None where it cannot.
+        """How to run ``call`` once more; None where it cannot. ``made`` are then the arrays that it returns.
 
         The compiled code looks whether the arrays that it is given are those of ``call`` in type, layout, writeability,
         address, shape and strides. Where they are ``held``, its names hold them: then they can only have been changed in place,
@@ -117,12 +122,17 @@ class CpuExecutable:
         return ReplayCode((), {**names, **mine, "changed": changed_in_place}, lambda _arrays: found.statements(list(mine)))
 
     def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
-        """The arrays that the compiled code takes, in order; None where a call needs more than them."""
-        if self._host_calls or not self._temporaries.empty:
+        """The arguments that the compiled code takes, in order; None where a call needs more than arrays of NumPy's."""
+        if self._host_calls or self._gives_arguments:
             return None
-        views = [value for value in (call.values[k] for k in self._leaves) if isinstance(value, ArrayView)]
+        made = range(self._arguments, len(call.values))
+        views = [value for value in (call.values[k] for k in (*self._given(), *made)) if isinstance(value, ArrayView)]
         arrays = [view.host for view in views if view.host is view.owner and type(view.host) is np.ndarray]
-        return arrays if len(arrays) == len(views) else None
+        return arrays[: len(arrays) - len(made)] if len(arrays) == len(views) else None
+
+    def _given(self) -> list[int]:
+        """The places of the arguments that the compiled code takes."""
+        return [k for k in self._leaves if k < self._arguments]
 
     def _straight(self, call: Call, arrays: Sequence[np.ndarray], address: int, otherwise: str) -> ReplayCode:
         """``call`` once more, in straight-line code: in a short call every look-up counts.
@@ -133,20 +143,24 @@ class CpuExecutable:
         names |= {"compiled": self._call, "address": address}
         views = self._scratch.take()
         viewed = {f"view{number}": view for number, view in enumerate(views)}
-        leaves = {f"leaf{number}": call.values[k] for number, k in enumerate(self._leaves)}
+        leaves = {f"leaf{k}": call.values[k] for k in self._given()}
         names |= {name: value for name, value in leaves.items() if not isinstance(value, ArrayView)}
+        shapes = {f"new{k}": found for k, found in enumerate(self._new.shapes(call.host), self._arguments)}
+        names |= {"empty": np.empty, **{f"shape_{name}": found for name, found in shapes.items()}}
+        made = list(shapes)[: len(call.values) - self._arguments]
         hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
         names |= hosts
         addresses = {f"loop{number}": address for number, address in enumerate(self._addresses)}
         names |= addresses
         noted = [] if self._faults is None else ["noted"]
         passed = [*hosts, *list(viewed)[1:], *noted, *addresses, "address"]
-        before, give = [], []
+        before, give = [f"{name} = empty(*shape_{name})" for name in shapes], []
         if self._scratch.empty:
             names |= viewed
         else:
             self._scratch.give(views)
-            before, give = [f"views = {', '.join(viewed)}, = scratch.take()"], ["scratch.give(views)"]
+            before.append(f"views = {', '.join(viewed)}, = scratch.take()")
+            give = ["scratch.give(views)"]
         told = []
         if self._faults is not None:
             names["faults"] = self._faults
@@ -156,6 +170,7 @@ class CpuExecutable:
         def statements(given: Sequence[str]) -> list[str]:
             array = iter(given)
             values = [next(array) if isinstance(value, ArrayView) else name for name, value in leaves.items()]
+            values += [f"new{k}" for k in self._leaves if k >= self._arguments]
             return [
                 *before,
                 f"if not compiled({', '.join([*values, *passed])}):",
@@ -164,6 +179,7 @@ class CpuExecutable:
                 *told,
                 f"numbers = {'None' if self._results is None else 'results.read(view0)'}",
                 *give,
+                *([f"made = {', '.join(made)},"] if made else []),
             ]
 
         return ReplayCode(arrays, names, statements)

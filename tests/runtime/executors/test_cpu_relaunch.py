@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import pickle
 import threading
 import weakref
@@ -49,6 +50,98 @@ def test_the_same_call_again():
     np.testing.assert_array_equal(x, y + 1)
     assert kernel.stats.compilations == 1
     assert kernel.last_launch.path == "cpu"
+
+
+def parts(x, y):
+    t = np.sqrt(x) * y
+    u = t[1:] - t[:-1]
+    for i in range(y.shape[0]):
+        y[i] += 1
+    return u, (t.sum(), t), u.max()
+
+
+def test_arrays_that_a_call_returns_are_new_ones_each_time():
+    x, y = np.arange(5.0), np.ones(5)
+    kernel = repeated(parts, x, y)
+    known = []
+    for turn in range(3):
+        x[:] = np.arange(5.0) + turn
+        before = y.copy()
+        found = kernel(x, y)
+        np.testing.assert_array_equal(y, before + 1)
+        known.append((found, qgraph.kernel(parts).reference(x.copy(), before)))
+        for (u, (total, t), most), (u2, (total2, t2), most2) in known:
+            np.testing.assert_allclose(u, u2)
+            np.testing.assert_allclose(t, t2)
+            np.testing.assert_allclose([total, most], [total2, most2])
+    arrays = [array for (u, (_, t), _), _ in known for array in (u, t)]
+    assert not any(np.shares_memory(a, b) for a, b in itertools.combinations([x, y, *arrays], 2))
+    assert kernel.stats.compilations == 1
+    # Nobody but the caller has them.
+    left = weakref.ref(found[0])
+    assert not is_another(kernel, x, y)
+    del found, known, arrays, u, u2, t, t2
+    assert left() is None
+
+
+@pytest.mark.parametrize("other", [np.ones(6), np.ones((5, 1)), np.ones(5, np.float32), np.ones(10)[::2]])
+def test_a_call_that_returns_other_arrays(other):
+    x = np.arange(5.0)
+    assert is_another(repeated(parts, x, np.ones(5)), x, other)
+
+
+def itself(x):
+    t = x * 2
+    x[:] = t
+    return x, t
+
+
+def test_an_argument_that_is_returned_is_itself():
+    kernel, x = qgraph.kernel(backend="cpu")(itself), np.ones(3)
+    for turn in range(1, 6):
+        found, t = kernel(x)
+        assert found is x
+        assert found.tolist() == t.tolist() == [2.0**turn] * 3
+
+
+def counted(x):
+    t = x * 2
+    for _k in qgraph.serial(range(50)):
+        t += 1
+    return t.sum(), t[::-1] + 0
+
+
+def test_threads_have_temporaries_of_their_own():
+    x, wrong = np.random.default_rng(0).random(30000), []
+    kernel = repeated(counted, x)
+    wanted = x[::-1] * 2 + 50
+
+    def run():
+        for _ in range(30):
+            if abs(kernel(x)[1] - wanted).max() > 1e-9:
+                wrong.append(1)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def empty_maximum(x, k):
+    return x + 1, np.max(x[: k[0]])
+
+
+def test_a_fault_of_a_call_that_returns_arrays():
+    x, k = np.arange(4.0), np.array([2])
+    kernel = repeated(empty_maximum, x, k)
+    k[0] = 0
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="without elements"):
+            kernel(x, k)
+    k[0] = 3
+    assert kernel(x, k)[1] == 2
 
 
 def test_code_that_was_let_go_does_not_run_again():
