@@ -58,17 +58,20 @@ class Span:
         return f"{gutter} |\n{number} | {text}\n{gutter} | {carets}"
 
 
+_PLAIN = (int, str, type(None))
 _SHARED = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 
 
 def copied(node: _T) -> _T:
     """A syntax tree of its own, or several, as ``copy.deepcopy`` makes them, in a tenth of the time: a tree has no cycles."""
-    if isinstance(node, _SHARED):
-        # One object for all trees of a process, to which other libraries add attributes that lead all through theirs.
-        return node
     if isinstance(node, ast.AST):
+        if isinstance(node, _SHARED):
+            # One object for all trees of a process, to which other libraries add attributes that lead all through theirs.
+            return node
         new: Any = node.__class__.__new__(node.__class__)
-        new.__dict__.update({name: copied(value) for name, value in node.__dict__.items()})
+        # Most of what nodes hold are numbers and texts, and most of those say where a node is.
+        found = node.__dict__.items()
+        new.__dict__.update({name: value if type(value) in _PLAIN else copied(value) for name, value in found})
         node = new
     elif type(node) in (list, tuple):
         parts: Any = node
