@@ -60,7 +60,7 @@ THOROUGH := $(addprefix tests/,lowering/test_long_code.py features/test_long_cod
 	dependence/test_brute.py lowering/test_specialisations.py properties manifest runtime/executors/test_unrolled.py \
 	runtime/executors/test_host_loop.py examples lowering/test_missing_toolkit.py features/test_number_types.py \
 	features/test_compiled_in.py features/test_lanes.py features/test_either.py features/test_array_selections.py \
-	features/test_array_programs.py features/test_array_words.py features/test_axes.py features/test_binning.py \
+	features/test_array_programs.py features/test_binning.py \
 	features/test_numpy_programs.py features/test_new_arrays.py features/test_vectors.py features/test_random.py \
 	features/test_raising.py agreement check/test_planted_faults.py test_faults.py \
 	features/test_matrices_in_loops.py features/test_one_block.py \
