@@ -331,7 +331,10 @@ class Specialisation:
 
         None where there is no such way. Where its arrays are ``held``, it takes none.
         """
-        if self.returns_arrays and self.variant.backend != "cpu":
+        result = self.plan.program.result
+        gives = set() if result is None else set(result.arrays())
+        # Elsewhere new arrays are new addresses. Arguments that are returned nobody may hold.
+        if gives and (self.variant.backend != "cpu" or not gives.issubset(self._returned.names)):
             return None
         return _AGAIN[self.variant.backend](executable, call, self.variant, held)
 

@@ -292,10 +292,30 @@ def test_the_fence_lets_pass(source):
     assert not any(touched("kernel", node) for node in ast.walk(ast.parse(source)))
 
 
+ON_THE_CPU = """\
+import sys
+import numpy as np
+import qgraph
+
+@qgraph.kernel(backend="cpu")
+def total(x):
+    return np.sum(x)
+
+print(total(np.ones(4)), "cuda.bindings" in sys.modules)
+"""
+
+
 def test_import_qgraph_loads_neither_numba_nor_cuda():
     code = "import sys, qgraph; print(*(m for m in ('numba', 'llvmlite', 'cuda', 'torch') if m in sys.modules), sep=',')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_call_on_the_cpu_does_not_load_cudas_bindings(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(ON_THE_CPU)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["4.0", "False"]
 
 
 def test_no_module_is_long():

@@ -144,7 +144,8 @@ class Leaf:
     """One array or scalar inside the arguments.
 
     ``path`` is how the user writes it (``state.grid.x``), ``name`` the identifier that stands for it in every body.
-    ``extents`` are those of an array in the call that it was described for. Others are as good: they tell what is worth a try.
+    ``extents`` are those of an array in the call that it was described for: a hint of what to specialise for, which is no part
+    of keys and comparisons.
     """
 
     name: str

@@ -229,14 +229,10 @@ def _triangular(torch: Any, matrix: Any, right: Any, *, lower: bool = False, uni
 
 
 def _solve(torch: Any, matrix: Any, right: Any) -> Any:
-    failed = []
-
-    def solved(columns: Any) -> Any:
-        found, singular = _solved(torch, matrix, columns)
-        failed.append(singular)
-        return found
-
-    return _of_columns(solved, right), failed[0]
+    if right.ndim > 1:
+        return _solved(torch, matrix, right)
+    found, failed = _solved(torch, matrix, right.unsqueeze(-1))
+    return found.squeeze(-1), failed
 
 
 def _inv(torch: Any, matrix: Any) -> Any:

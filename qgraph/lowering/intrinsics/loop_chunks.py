@@ -32,7 +32,7 @@ def _function(module: ir.Module) -> ir.Function:
         return module.get_global(_NAME)
     function = ir.Function(module, ir.FunctionType(_RESULT, [_I64] * 4), _NAME)
     function.linkage = "linkonce_odr"
-    # As long as the rest of what calls a loop.
+    # Inlined, it would be in the code of each call of a loop.
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     rows, cols, grain, most = function.args

@@ -6,6 +6,7 @@ short loop. Here Python holds the arguments until the call returns, and what a c
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -84,13 +85,13 @@ class Wrapper(PyCallWrapper):
         if not isinstance(kind, types.Array):
             native = api.to_native_value(kind, value)
             return native.value, native.is_error
-        place = cgutils.alloca_once(builder, self.context.get_value_type(kind))
+        with builder.goto_entry_block():
+            place = builder.alloca(self.context.get_value_type(kind))
         is_error = builder.call(self._read(kind, place.type), [value, place])
         return builder.load(place), is_error
 
     def _function(self, *operands: ir.Type) -> tuple[ir.Function, Any]:
-        """A function of its own, of what is as long for each array: to compile all that once more for each takes a third of the
-        time of a kernel with 40. It tells yes or no."""
+        """A function that tells yes or no, which is called for each array: it is not compiled once more for each."""
         name = self.module.get_unique_name("qgraph_array")
         function = ir.Function(self.module, ir.FunctionType(ir.IntType(1), operands), name)
         function.linkage = "internal"
@@ -112,33 +113,28 @@ class Wrapper(PyCallWrapper):
         if ndim not in self._looking:
             self._looking[ndim], builder = self._function(_OBJECT, _WORDS)
             value, words = self._looking[ndim].args
-            another = builder.append_basic_block("another")
-            with builder.goto_block(another):
-                builder.ret(cgutils.false_bit)
-            builder.ret(_is_as_told(builder, value, ndim, words, another))
+            self._build_look(builder, value, words, ndim)
         return self._looking[ndim]
 
+    def _build_look(self, builder: Any, value: ir.Value, words: ir.Value, ndim: int) -> None:
+        another, number = builder.append_basic_block("another"), itertools.count()
+        with builder.goto_block(another):
+            builder.ret(cgutils.false_bit)
 
-def _is_as_told(builder: Any, value: ir.Value, ndim: int, words: ir.Value, another: ir.Block) -> ir.Value:
-    number = itertools.count()
+        def expected(found: ir.Value) -> ir.Value:
+            return builder.icmp_signed("==", found, builder.load(cgutils.gep_inbounds(builder, words, next(number))))
 
-    def expected(found: ir.Value) -> ir.Value:
-        return builder.icmp_signed("==", found, builder.load(cgutils.gep_inbounds(builder, words, next(number))))
-
-    array = builder.bitcast(value, _ARRAY.as_pointer())
-    # Before anything else of it is read. No address stands in the code, which other processes run, too.
-    _require(builder, expected(builder.ptrtoint(_field(builder, array, CLASS), _I64)), another)
-    _require(builder, builder.icmp_signed("==", _field(builder, array, NDIM), ir.Constant(_I32, ndim)), another)
-    flags = builder.and_(_field(builder, array, FLAGS), ir.Constant(_I32, LOOKED_AT))
-    found = [builder.ptrtoint(_field(builder, array, DTYPE), _I64), builder.zext(flags, _I64)]
-    found.append(builder.ptrtoint(_field(builder, array, DATA), _I64))
-    for part in (SHAPE, STRIDES):
-        start = _field(builder, array, part)
-        found += [builder.load(cgutils.gep_inbounds(builder, start, axis)) for axis in range(ndim)]
-    same = cgutils.true_bit
-    for each in found:
-        same = builder.and_(same, expected(each))
-    return same
+        array = builder.bitcast(value, _ARRAY.as_pointer())
+        # Before anything else of it is read. No address stands in the code, which other processes run, too.
+        _require(builder, expected(builder.ptrtoint(_field(builder, array, CLASS), _I64)), another)
+        _require(builder, builder.icmp_signed("==", _field(builder, array, NDIM), ir.Constant(_I32, ndim)), another)
+        flags = builder.and_(_field(builder, array, FLAGS), ir.Constant(_I32, LOOKED_AT))
+        found = [builder.ptrtoint(_field(builder, array, DTYPE), _I64), builder.zext(flags, _I64)]
+        found.append(builder.ptrtoint(_field(builder, array, DATA), _I64))
+        for part in (SHAPE, STRIDES):
+            start = _field(builder, array, part)
+            found += [builder.load(cgutils.gep_inbounds(builder, start, axis)) for axis in range(ndim)]
+        builder.ret(functools.reduce(builder.and_, map(expected, found)))
 
 
 def _field(builder: Any, array: ir.Value, number: int) -> ir.Value:

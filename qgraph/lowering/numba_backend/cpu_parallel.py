@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,8 @@ _I64 = ir.IntType(64)
 _BYTES = _I8.as_pointer()
 # What a chunk knows of an array. Its strides could be computed from its shape, but LLVM then makes slower loops.
 _FIELDS = ("data", "shape", "strides")
+# Where in what goes to the threads is how a chunk failed, what the scheduler reads, and the operands.
+_CODE, _ERROR, _SCHEDULED, _OPERANDS = 0, 1, 2, 5
 
 
 def parallel_word(parallel: ParallelFunction) -> Intrinsic:
@@ -70,25 +73,22 @@ class _Callee:
 
 def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[ir.Value]) -> None:
     """Call the worker on Numba's threads over the chunk numbers; here one chunk, and all where threads were left behind."""
-    chunks = args[0]
+    chunks, one = args[0], ir.Constant(_I64, 1)
     kinds = callee.signature.args[1:]
     operands = [part for kind, value in zip(kinds, args[1:], strict=True) for part in _parts(context, builder, kind, value)]
-    one, number = ir.Constant(_I64, 1), len(operands)
     # The scheduler only adds step * chunk to the base pointer: from null, the pointer is the chunk's number.
-    scheduled = [ir.Constant(_BYTES, None), chunks, one]
-    values = [*operands, ir.Constant(_I32, 0), ir.Constant(excinfo_ptr_t, None), *scheduled]
-    packed_type = ir.LiteralStructType([value.type for value in values])
-    packed = ir.Constant(packed_type, ir.Undefined)
+    scheduled = (ir.Constant(_BYTES, None), chunks, one)
+    values = (ir.Constant(_I32, 0), ir.Constant(excinfo_ptr_t, None), *scheduled, *operands)
+    packed = ir.Constant(ir.LiteralStructType([value.type for value in values]), ir.Undefined)
     for index, value in enumerate(values):
         packed = builder.insert_value(packed, value, index)
     # In the entry block: a device loop comes here a million times, and the stack must not grow.
     with builder.goto_entry_block():
-        data = builder.alloca(packed_type)
+        data = builder.alloca(packed.type)
     builder.store(packed, data)
-    given = [cgutils.gep_inbounds(builder, data, 0, number + 2 + index) for index in range(len(scheduled))]
+    given = [cgutils.gep_inbounds(builder, data, 0, index) for index in range(_SCHEDULED, _OPERANDS)]
     given.append(builder.bitcast(data, _BYTES))
-    # The only copy of the loop's code: to optimise that is most of what compiling takes.
-    worker = _worker(context, builder.module, callee, packed_type)
+    worker = _worker(context, builder.module, callee, packed.type)
     alone = cgutils.is_not_null(builder, builder.load(_alone(builder.module)))
     single = builder.icmp_signed("<=", chunks, one)
     with builder.if_else(builder.or_(single, alone)) as (here, on_threads):
@@ -96,18 +96,18 @@ def _emit_parallel(context: Any, builder: Any, callee: _Callee, args: Sequence[i
             builder.call(worker, given)
         with on_threads:
             numba.parallel_for(builder, worker, *given)
-    failed = builder.load(cgutils.gep_inbounds(builder, data, 0, number))
+    failed = builder.load(cgutils.gep_inbounds(builder, data, 0, _CODE))
     with builder.if_then(cgutils.is_not_null(builder, failed), likely=False):
         # Of several errors nobody knows which is the first.
         with builder.if_then(single):
-            told = builder.load(cgutils.gep_inbounds(builder, data, 0, number + 1))
+            told = builder.load(cgutils.gep_inbounds(builder, data, 0, _ERROR))
             status = Status(failed, *[None] * (len(Status._fields) - 2), excinfoptr=told)
             context.call_conv.return_status_propagate(builder, status)
         context.call_conv.return_user_exc(builder, RuntimeError, ("an iteration of a parallel loop failed",))
 
 
 def _parts(context: Any, builder: Any, kind: Any, value: ir.Value) -> list[ir.Value]:
-    """What goes to the threads of an operand: storing arrays whole is most of the code of a kernel with many short loops."""
+    """What goes to the threads of an operand: each field of an array is a store more at each call of a loop."""
     if not isinstance(kind, types.Array):
         return [value]
     model = context.data_model_manager[kind]
@@ -119,7 +119,7 @@ def _value(context: Any, builder: Any, kind: Any, parts: Iterator[ir.Value]) -> 
     if not isinstance(kind, types.Array):
         return next(parts)
     itemsize = ir.Constant(_I64, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-    fields = dict(zip(_FIELDS, parts, strict=False))
+    fields = dict(zip(_FIELDS, itertools.islice(parts, len(_FIELDS)), strict=True))
     array = context.make_array(kind)(context, builder)
     return populate_array(array, **fields, itemsize=itemsize, meminfo=None)._getvalue()
 
@@ -134,8 +134,8 @@ def _alone(module: ir.Module) -> ir.GlobalVariable:
 
 
 def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.Function:
-    """What a thread runs: the chunk function for each number from the "pointer" on. Two fields after the operands say how one
-    failed. All calls of a loop have one, that LLVM puts the loop in."""
+    """What a thread runs: the chunk function for each number from the "pointer" on. All calls of a loop share one, the only
+    copy of its code."""
     name = f"qgraph_worker.{callee.name}"
     if name in module.globals:
         return module.get_global(name)
@@ -146,14 +146,13 @@ def _worker(context: Any, module: Any, callee: _Callee, packed_type: Any) -> ir.
     builder = ir.IRBuilder(worker.append_basic_block("entry"))
     data = builder.bitcast(worker.args[3], packed_type.as_pointer())
     packed = builder.load(data)
-    *operands, code, error, _, _, _ = range(len(packed_type))
-    parts = iter([builder.extract_value(packed, index) for index in operands])
+    parts = iter([builder.extract_value(packed, index) for index in range(_OPERANDS, len(packed_type))])
     values = [_value(context, builder, kind, parts) for kind in callee.signature.args[1:]]
     first = builder.ptrtoint(builder.load(worker.args[0]), _I64)
     with cgutils.for_range(builder, builder.load(worker.args[1])) as loop:
         status = callee.call(builder, [builder.add(first, loop.index), *values])
         with builder.if_then(status.is_error, likely=False):
-            builder.store(status.code, cgutils.gep_inbounds(builder, data, 0, code))
-            builder.store(status.excinfoptr, cgutils.gep_inbounds(builder, data, 0, error))
+            builder.store(status.code, cgutils.gep_inbounds(builder, data, 0, _CODE))
+            builder.store(status.excinfoptr, cgutils.gep_inbounds(builder, data, 0, _ERROR))
     builder.ret_void()
     return worker

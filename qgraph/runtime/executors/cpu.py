@@ -38,11 +38,8 @@ class CpuExecutable:
         program = plan.plan.program
         leaves = self._names = {leaf.name: index for index, leaf in enumerate(program.arrays_and_scalars)}
         self._temporaries = Temporaries(program)
-        # Arrays of one call: those that it returns, and temporaries. The others are arguments.
-        self._new = Temporaries(program, (*program.returned, *program.temporaries))
+        # Behind them are the arrays of one call: those that it returns, and temporaries.
         self._arguments = len(program.leaves)
-        given = program.result.arrays() if program.result is not None else ()
-        self._gives_arguments = not set(given).issubset(temporary.leaf.name for temporary in program.returned)
         hosts = {value.name: index for index, value in enumerate(program.host_values)}
         self._leaves = tuple(leaves[p.name] for p in plan.parameters if p.kind == "leaf")
         self._hosts = tuple(hosts[p.name] for p in plan.parameters if p.kind == "host")
@@ -123,7 +120,7 @@ class CpuExecutable:
 
     def _plain_arrays(self, call: Call) -> list[np.ndarray] | None:
         """The arguments that the compiled code takes, in order; None where a call needs more than arrays of NumPy's."""
-        if self._host_calls or self._gives_arguments:
+        if self._host_calls:
             return None
         made = range(self._arguments, len(call.values))
         views = [value for value in (call.values[k] for k in (*self._given(), *made)) if isinstance(value, ArrayView)]
@@ -145,9 +142,11 @@ class CpuExecutable:
         viewed = {f"view{number}": view for number, view in enumerate(views)}
         leaves = {f"leaf{k}": call.values[k] for k in self._given()}
         names |= {name: value for name, value in leaves.items() if not isinstance(value, ArrayView)}
-        shapes = {f"new{k}": found for k, found in enumerate(self._new.shapes(call.host), self._arguments)}
+        returned = [(view.shape, view.dtype) for view in call.values[self._arguments :] if isinstance(view, ArrayView)]
+        new = [*returned, *self._temporaries.shapes(call.host)]
+        shapes = {f"new{k}": found for k, found in enumerate(new, self._arguments)}
         names |= {"empty": np.empty, **{f"shape_{name}": found for name, found in shapes.items()}}
-        made = list(shapes)[: len(call.values) - self._arguments]
+        made = list(shapes)[: len(returned)]
         hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
         names |= hosts
         addresses = {f"loop{number}": address for number, address in enumerate(self._addresses)}
