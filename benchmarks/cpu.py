@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def measure(quick: bool) -> Answer:
         for size in SIZES[:3] if quick else SIZES:
             arrays = _arrays(program, size)
             _check(program, versions, arrays)
-            times, ratio = _times(versions, arrays, rounds=5 if quick else 15)
+            times, ratio = paired([_bound(version, arrays) for version in versions], rounds=5 if quick else 15)
             columns = dict(zip(PEERS, (timed.as_json() for timed in times), strict=True))
             answer.rows.append({"program": program, "elements": size, **columns, "ratio": ratio})
             answer.targets.append(Target(f"{program}, {size:,} elements, against prange", ratio, "<=", LIMIT, "x"))
@@ -175,9 +175,8 @@ def _check(program: str, versions: tuple[Callable[..., Any], ...], arrays: tuple
         raise AssertionError(f"{program} changed nothing")
 
 
-def _times(versions: tuple[Callable[..., Any], ...], arrays: tuple[np.ndarray, ...], rounds: int) -> tuple[list[Timing], float]:
-    """The time of each version, and the ratio: the median over rounds in which both ran, one right after the other."""
-    runs = [_bound(version, arrays) for version in versions]
+def paired(runs: Sequence[Callable[[], Any]], rounds: int) -> tuple[list[Timing], float]:
+    """The time of two versions, and the ratio: the median over rounds in which both ran, one right after the other."""
     calls = timing.calls_for(runs[1], _done, seconds=0.01)
     samples: list[list[Timing]] = [[], []]
     for turn in range(rounds):

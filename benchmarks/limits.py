@@ -44,6 +44,12 @@ _WHY = {
     ("programs", "shallow, 2,048^2, 40 steps: share", ""): (
         "a cell and stage take some 500 instructions, and those take the time, not memory"
     ),
+    ("cpu_programs", "nbody, against Numba, loops", ""): (
+        "the loops compute half of the energies, each pair once, and store no matrices of pairs for three products"
+    ),
+    ("cpu_programs", "azimint_naive, against Numba, loops", ""): (
+        "its thousand rings are parallel loops one behind the other, `serial` says so; the loops by hand have a thread a ring"
+    ),
     ("npbench", "arc_distance", "JAX"): "float64's sines and arctangents take the time; that XLA's are shorter is a guess",
     ("npbench", "atax", "CuPy"): "both call cuBLAS, qgraph by way of PyTorch; why that takes longer is not known",
     ("npbench", "bicg", "CuPy"): "as of atax",

@@ -380,6 +380,13 @@ MUTANTS = (
         "features/test_fusion.py",
     ),
     Mutant(
+        "an array that another loop reads becomes a number",
+        "frontend/bodies/array_contraction.py",
+        "if uses[name] == 1} - combined",
+        "if uses[name]} - combined",
+        "features/test_fusion.py",
+    ),
+    Mutant(
         "a length of 1 of the device is not repeated",
         "frontend/arrays/shape_checks.py",
         "return variable if factor.constant == 1 else",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.frontend import binning, matrices_in_loops, places_of_true
 from qgraph.frontend.arrays import array_reductions, assignments, new_arrays
+from qgraph.frontend.bodies.array_contraction import contract_arrays
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.loop_interchange import interchange_loops
 from qgraph.frontend.bodies.name_resolution import Body
@@ -30,7 +31,7 @@ from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
 from qgraph.ir.faults import FAULTS, NO_KEY
 from qgraph.ir.global_arrays import GlobalArray, Namespace
-from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements
+from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements, parts_of
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, parsed
 from qgraph.operations.progress_ring import LAST, RUNS
@@ -89,7 +90,9 @@ def build_program(
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
-    return program
+    touched = frozenset(name for part in parts_of(program.body) for name in part.effects.touched)
+    needed = tuple(each for each in program.temporaries if not each.computed or each.leaf.name in touched)
+    return replace(program, temporaries=needed)
 
 
 def _watch_fields(globals_: Globals, type_: Type) -> None:
@@ -131,7 +134,7 @@ def _built(
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
-        body = join_loops(unit, pairs, interchange_loops(unit, body, result))
+        body = contract_arrays(unit, join_loops(unit, pairs, interchange_loops(unit, body, result)), result)
     # Last: whose loops are inside is not known before those that can be are axes, and joined.
     body = with_inner_lengths(unit, body)
     return Program(

@@ -831,3 +831,133 @@ def loops_of_swaps_alone(x, y, n):
 @pytest.mark.parametrize("n", [0, 3, 12])
 def test_loops_in_which_arrays_change_places_and_nothing_else(check, n):
     check(loops_of_swaps_alone, lambda: (ramp(5), ramp(5) * 2, n), fuse=True)
+
+
+# --- new arrays of one iteration ----------------------------------------------------------------------------------------
+
+
+def of_new_arrays(x, y):
+    left = x * 2.0
+    right = left + y
+    right[right > 3.0] = right[right > 3.0] - left[right > 3.0]
+    y[:] = right / 3
+
+
+def of_narrow_numbers(x, y):
+    less = np.zeros(x.shape, dtype=np.float32)
+    less[:] = x / 3
+    whole = np.zeros(x.shape, dtype=np.int64)
+    whole[:] = less * 10
+    y[:] = whole * 0.5 + (less > 1.5)
+
+
+def that_are_summed(x, y):
+    mask = np.logical_and(x > 2.0, x < 6.0)
+    some = y[mask] * 2
+    y[0] = np.sum(x * mask)
+    y[1] = some.sum()
+
+
+def of_two_arguments(x, y):
+    near = x > 2.0
+    y[1] = y[near].sum()
+
+
+def in_a_loop(x, y):
+    for _ in qgraph.serial(range(3)):
+        step = (y - x) / 4
+        x += step
+        y -= step
+
+
+@pytest.mark.parametrize("kernel", [of_new_arrays, of_narrow_numbers, that_are_summed, of_two_arguments, in_a_loop])
+def test_new_arrays_of_one_iteration_are_numbers(check, kernel) -> None:
+    check(kernel, numbers(2), fuse=True)
+
+
+@pytest.mark.parametrize("kernel", [of_new_arrays, of_two_arguments])
+def test_they_need_no_memory(kernel) -> None:
+    plan, apart = (qgraph.kernel(backend="cpu", fuse=fuse)(kernel).plan(*numbers(2)()) for fuse in (True, False))
+    assert len(apart.program.temporaries) > len(plan.program.temporaries) == 0
+    assert "in registers: `" in str(plan)
+    assert "in registers" not in str(apart)
+
+
+def read_by_another(x, y):
+    left = x * 2.0
+    y[:] = left
+    y[0] = left[3] + y[1]
+
+
+def read_beside(x, y):
+    left = x * 2.0
+    y[1:] = left[:-1]
+
+
+def filled_in_part(x, y):
+    left = np.empty_like(x)
+    left[x > 3.0] = 1.0
+    left[x <= 3.0] = y[x <= 3.0]
+    y[:] = left
+
+
+def returned(x, y):
+    left = x * 2.0
+    y[:] = left + 1
+    return left
+
+
+def added_to(x, y):
+    left = x * 2.0
+    left += y
+    y[:] = left
+
+
+@pytest.mark.parametrize("kernel", [read_by_another, read_beside, filled_in_part, returned, added_to])
+def test_what_others_need_stays_in_memory(check, kernel) -> None:
+    check(kernel, numbers(2), fuse=True)
+
+
+@pytest.mark.parametrize("kernel", [read_by_another, read_beside, returned])
+def test_such_arrays_have_memory(kernel) -> None:
+    program = qgraph.kernel(backend="cpu", fuse=True)(kernel).plan(*numbers(2)()).program
+    assert len(program.temporaries) + len(program.returned) == 1
+
+
+def test_a_new_array_of_float64_makes_numbers_of_float64(check) -> None:
+    def third(x, y):
+        wide = np.arange(x.shape[0]) / 3
+        y[:] = wide * wide + 0.1
+
+    check(third, lambda: (ramp(9, np.float32), poison(9, np.float64)), fuse=True)
+
+
+# --- ranges that a check makes equal ------------------------------------------------------------------------------------
+
+
+def moved(x, v, a):
+    v += a * 0.5
+    x += v * 0.25
+
+
+def test_ranges_are_equal_where_a_call_is_refused_unless_they_are(check) -> None:
+    check(moved, lambda: (ramp(9), ramp(9), ramp(9)), fuse=True)
+    x, v, a = ramp(9), poison(9), ramp(9)
+    assert fused(qgraph.kernel(backend="cpu", fuse=True)(moved), x, v, a) == [(1, 2)]
+    with pytest.raises(qgraph.ArgumentError, match="length"):
+        qgraph.kernel(backend="cpu", fuse=True)(moved)(x[:5].copy(), v, a)
+    assert (v == POISON).all()
+
+
+def test_ranges_that_are_equal_in_one_branch_only(check) -> None:
+    def branches(x, v, n):
+        if n > 3:
+            x += v
+        for i in range(x.shape[0]):
+            x[i] += 1.0
+        for i in range(v.shape[0]):
+            v[i] = v[i] * 2.0 + (x[i] if i < x.shape[0] else 0.0)
+
+    for n, size in ((1, 5), (4, 9)):
+        check(branches, lambda n=n, size=size: (ramp(size), ramp(9), n), fuse=True)
+    assert fused(qgraph.kernel(backend="cpu", fuse=True)(branches), ramp(5), ramp(9), 1) == [(2,), (3,), (5,)]

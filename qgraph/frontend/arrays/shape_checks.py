@@ -14,7 +14,6 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import LengthOfOne
 from qgraph.ir.faults import Fault
-from qgraph.ir.trees import parsed
 from qgraph.source import as_written, copied
 
 _HINT = "the arrays of a statement have one shape; a length of 1 is repeated if it is an array's, or written: x[:, None]"
@@ -111,7 +110,7 @@ class Lengths:
             if length.host is None or (skipped and length.constant is None):
                 unknown.append(length)
             elif length.constant is None:
-                self._check_on_host(copied(length.host), node, repr(found), _NOTHING_HINT)
+                self._check_on_host(length.host, node, repr(found), _NOTHING_HINT)
         if unknown:
             self._check_on_device(every([compare(each, ast.Gt(), ZERO) for each in unknown]), found, _NOTHING_HINT, (), node)
         return unknown
@@ -126,7 +125,8 @@ class Lengths:
         if known and not self._exact and found != other and 1 in (found, other):
             # The call would find it out when all is built.
             raise LengthOfOne(self._difference(axis, node) % (found, other), self._scope.span(node), hint=_HINT)
-        self._check_on_host(parsed(f"({first}) == ({second})"), node, note, _HINT, "shape" if self._exact else "length")
+        test = ast.Compare(length, [ast.Eq()], [wanted])
+        self._check_on_host(test, node, note, _HINT, "shape" if self._exact else "length")
 
     def _seen(self, length: ast.expr) -> int | None:
         """The number that an extent of an argument is in the call that the kernel is built for; None for other numbers."""
@@ -154,7 +154,7 @@ class Lengths:
         return f"`{text}` has length %d{along}, and `{other}` has length %d"
 
     def _check_on_host(self, test: ast.expr, node: ast.expr, note: str, hint: str, check: Check = "shape") -> None:
-        self._region.unit.host_value(placed(test, node), self._scope.span(node), check, text=hint, note=note)
+        self._region.unit.host_value(test, self._scope.span(node), check, text=hint, note=note)
 
     def _check_on_device(self, test: ast.expr, found: str, hint: str, details: Sequence[Extent], node: ast.expr) -> None:
         fault = Fault(ArgumentError, self._scope.span(node), found, hint, len(details))

@@ -251,7 +251,7 @@ class _Viewer:
         length = self._host(parsed(count), part)
         if self._unit.knows_ones and by.constant == 1 and _takes_one(*bounds):
             found = f"`{as_written(part)}` takes one element, and the array has none there"
-            test = placed(parsed(f"{count} == 1"), part)
+            test = parsed(f"{count} == 1")
             hint = "its length was repeated as one of 1 when the kernel was compiled: leave empty arrays out"
             self._unit.host_value(test, self._scope.span(part), "shape", text=hint, note=repr(found))
             length = ONE

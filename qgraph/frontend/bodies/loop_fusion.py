@@ -16,15 +16,14 @@ from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.loop_verdict import LoopCarriedConflict, crossing
 from qgraph.frontend.facts.loop_facts import LoopFacts
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.functions import Function
 from qgraph.ir.program import NUMBER, Branch, Effects, Loop, Selection, Statement, Task, TaskStatement, effects_of, tasks_of
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, nodes_of, words_of
-from qgraph.ir.slots import Slot
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
-from qgraph.source import copied
 
 # How many statements a loop looks back.
 _FARTHEST = 32
@@ -51,6 +50,7 @@ class _Joiner:
     def __init__(self, unit: ProgramBuilder, aliases: Iterable[tuple[str, str]]) -> None:
         self._unit = unit
         self._leaves = unit.leaves
+        self._extents = EqualExtents(unit)
         # By name of a leaf: all leaves that share memory with it.
         self._related: dict[str, set[str]] = {}
         for first, second in aliases:
@@ -141,7 +141,7 @@ class _Joiner:
 
     def _cheap_reason(self, first: Task, second: Task, facts: LoopFacts, later: LoopFacts) -> str:
         """What keeps two loops apart, as far as it can be told without looking at indices; "" if nothing does."""
-        if len(first.axes) != len(second.axes) or iterated(first) != iterated(second):
+        if len(first.axes) != len(second.axes) or self._extents.of(first) != self._extents.of(second):
             return _other_range(facts.text, later.text)
         if facts.file != later.file:
             return "they stand in two files"
@@ -224,22 +224,6 @@ def _selections(first: Task, second: Task) -> tuple[Selection, ...]:
         known = found.get(each.local, each)
         found[each.local] = replace(each, read=each.read or known.read, written=each.written or known.written)
     return tuple(found.values())
-
-
-def iterated(task: Task) -> list[str]:
-    """The axes, in a form that is equal for equal ranges."""
-    return [_code(task, part) for axis in task.axes for part in (axis.start, axis.step, axis.count)]
-
-
-def _code(task: Task, part: ast.expr) -> str:
-    scalars: Mapping[str, Slot] = dict(task.scalars)
-    part = copied(part)
-    for node in ast.walk(part):
-        if isinstance(node, ast.Name) and node.id in task.names:
-            node.id = f"object {id(task.names[node.id])}"
-        elif isinstance(node, ast.Name) and node.id in scalars:
-            node.id = f"slot {scalars[node.id].index}"
-    return ast.unparse(part)
 
 
 def _reduced(task: Task) -> frozenset[str]:

@@ -13,18 +13,17 @@ the loop as it is.
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from qgraph.errors import DataRaceError
-from qgraph.frontend.bodies.loop_fusion import iterated, prints
+from qgraph.frontend.bodies.array_contraction import Registers, uses_of
+from qgraph.frontend.bodies.loop_fusion import prints
 from qgraph.frontend.dependence.loop_verdict import judge
 from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import LoopFacts
+from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.static_eval import constant_of
-from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import (
     SLOTS,
     Axis,
@@ -37,21 +36,16 @@ from qgraph.ir.program import (
     Task,
     TaskStatement,
     effects_of,
-    parts_of,
 )
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, nodes_of, words_of
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import assign, at_place, call_of, load, names_in, parsed, stored, with_names
+from qgraph.ir.trees import assign, at_place, call_of, load, stored
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import copied
 
 _RANGE = "_range"
-# Ends the name of a number that is an element of the array before it.
-_HERE = "_here"
 _NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
-# Types of elements that a name in a body has, too: narrower numbers are converted when they are stored.
-_IN_REGISTERS = frozenset({"bool", "int64", "float32", "float64", "complex128"})
 
 
 def interchange_loops(unit: ProgramBuilder, statements: Sequence[Statement], result: Result | None) -> tuple[Statement, ...]:
@@ -64,10 +58,8 @@ class _Interchanger:
         self._unit = unit
         self._arrays = unit.array_dimensions().keys()
         # How many tasks touch each slot and array; what is returned is touched once more.
-        self._uses = _uses(statements)
-        if result is not None:
-            self._uses.update((*(slot.name for slot in result.slots()), *result.arrays()))
-        self._extents = _EqualExtents(unit)
+        self._uses = uses_of(statements, result)
+        self._extents = EqualExtents(unit)
 
     def block(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
         """The statements, those in device loops and branches included; the innermost loops come first."""
@@ -78,8 +70,8 @@ class _Interchanger:
                     loop = replace(statement, body=self.block(statement.body))
                     changed = self._interchanged(loop)
                     if changed is not None:
-                        self._uses.subtract(_uses((loop,)))
-                        self._uses.update(_uses((changed,)))
+                        self._uses.subtract(uses_of((loop,)))
+                        self._uses.update(uses_of((changed,)))
                     done.append(changed or loop)
                 case Branch():
                     done.append(replace(statement, regions=tuple(map(self.block, statement.regions))))
@@ -94,7 +86,7 @@ class _Interchanger:
         if loop.counter is None or loop.counter.range is None or not loops or len(tasks) < len(loop.body):
             return None
         touched = effects_of(loop)
-        inside = _uses((loop,))
+        inside = uses_of((loop,))
         # What nothing else looks at; numbers that change from turn to turn must be among it.
         own = {name for name in touched.touched if self._uses[name] == inside[name]}
         moving = touched.writes - self._arrays
@@ -108,22 +100,22 @@ class _Interchanger:
             merged.add(task)
         if merged.names.setdefault(_RANGE, range) is not range:
             return None
-        registers = _Registers(self._unit, [axis.variable for axis in loops[0].axes], own)
+        registers = Registers(self._unit, [axis.variable for axis in loops[0].axes], own)
         merged.body = registers.promoted(merged.body)
         merged.names |= registers.casts
         return self._as_axis(loop, merged, variable, registers) or self._inside(loop, merged, variable, registers)
 
-    def _as_axis(self, loop: Loop, merged: _Merged, variable: Slot, registers: _Registers) -> TaskStatement | None:
+    def _as_axis(self, loop: Loop, merged: _Merged, variable: Slot, registers: Registers) -> TaskStatement | None:
         """The loop whose iterations are those of all turns."""
         start, step, count = self._range(loop)
         name, integers = merged.name_of(variable), self._unit.host_integers
         stop = ast.BinOp(start, ast.Add(), ast.BinOp(count, ast.Mult(), step))
-        known = tuple(map(integers.of, map(self._extents.source, (start, stop, step, count))))
+        known = tuple(map(integers.of, (start, stop, step, count)))
         axis = Axis(name, start, step, count, on_device=False, span=loop.span)
         turns = loop_facts.Axis(name, start, stop, step, known)
         return self._judged(loop, merged, merged.body, registers, [(axis, turns)])
 
-    def _inside(self, loop: Loop, merged: _Merged, variable: Slot, registers: _Registers) -> TaskStatement | None:
+    def _inside(self, loop: Loop, merged: _Merged, variable: Slot, registers: Registers) -> TaskStatement | None:
         """The loop whose iterations go through all turns."""
         if any(isinstance(node, (ast.For, ast.While)) for statement in merged.body for node in ast.walk(statement)):
             return None
@@ -168,7 +160,7 @@ class _Interchanger:
         loop: Loop,
         merged: _Merged,
         body: list[ast.stmt],
-        registers: _Registers,
+        registers: Registers,
         more: Sequence[tuple[Axis, loop_facts.Axis]],
     ) -> TaskStatement | None:
         """The task with this body, and with ``more`` axes outside, if no two iterations touch an element that one writes."""
@@ -216,11 +208,6 @@ class _Interchanger:
         )
         unit.judged[task.name] = facts
         return TaskStatement(task)
-
-
-def _uses(statements: Sequence[Statement]) -> Counter[str]:
-    """How many of the tasks under ``statements`` touch each slot and array."""
-    return Counter(name for part in parts_of(tuple(statements)) for name in part.effects.touched)
 
 
 def _in_order(tasks: Sequence[Task], moving: Set[str], variable: Slot) -> bool:
@@ -290,104 +277,3 @@ class _WithoutCasts(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         return node.args[0] if isinstance(node.func, ast.Name) and node.func.id in self._casts else node
-
-
-class _Registers(ast.NodeTransformer):
-    """New arrays of which an iteration fills its element once a turn, before it reads it, as numbers of the iteration."""
-
-    def __init__(self, unit: ProgramBuilder, places: Sequence[str], own: Set[str]) -> None:
-        self._unit = unit
-        made = (each.leaf for each in unit.temporaries if each.computed and each.leaf.name in own)
-        dtypes = {leaf.name: leaf.type.dtype for leaf in made if isinstance(leaf.type, ArrayType)}
-        self._dtypes = {name: dtype for name, dtype in dtypes.items() if dtype in _IN_REGISTERS}
-        self._index = ", ".join(places)
-        # The arrays that became numbers, and the conversions to their types.
-        self.names: frozenset[str] = frozenset()
-        self.casts: dict[str, Cast] = {}
-
-    def promoted(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """``body`` with numbers in their place."""
-        candidates, filled = set(self._dtypes), set[str]()
-        elements, stores = Counter[str](), Counter[str]()
-        for statement in body:
-            for node, name in _elements(statement):
-                elements[name] += self._is_own(node)
-                stores[name] += isinstance(node.ctx, ast.Store)
-                if isinstance(node.ctx, ast.Load) and name not in filled:
-                    candidates.discard(name)
-            match statement:
-                case ast.Assign(targets=[ast.Subscript(ast.Name(name))]):
-                    filled.add(name)
-        whole = Counter(node.id for each in body for node in ast.walk(each) if isinstance(node, ast.Name))
-        self.names = frozenset(name for name in candidates & filled if elements[name] == whole[name] and stores[name] == 1)
-        return [self.visit(copied(each)) for each in body]
-
-    def _is_own(self, node: ast.Subscript) -> bool:
-        index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        return ", ".join(map(ast.unparse, index)) == self._index
-
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        self.generic_visit(node)
-        match node.targets:
-            case [ast.Name(name)] if name.removesuffix(_HERE) in self.names and name.endswith(_HERE):
-                dtype = self._dtypes[name.removesuffix(_HERE)]
-                self.casts[f"_as_{dtype}"] = self._unit.element_cast(dtype)
-                node.value = at_place(call_of(f"_as_{dtype}", node.value), node.value)
-        return node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        if isinstance(node.value, ast.Name) and node.value.id in self.names:
-            return ast.copy_location(ast.Name(f"{node.value.id}{_HERE}", node.ctx), node)
-        return node
-
-
-def _elements(statement: ast.stmt) -> Iterator[tuple[ast.Subscript, str]]:
-    """The subscripts of names under ``statement``."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-            yield node, node.value.id
-
-
-class _EqualExtents:
-    """Which numbers of the host are the same in every call: those that a check before each launch says are."""
-
-    def __init__(self, unit: ProgramBuilder) -> None:
-        self._sources = {value.name: value.source for value in unit.host_values}
-        self._homes: dict[str, str] = {}
-        for value in unit.host_values:
-            match parsed(value.source) if value.check in ("length", "shape") else None:
-                case ast.Compare(left, [ast.Eq()], [right]):
-                    one, other = self._home(_extent(left)), self._home(_extent(right))
-                    if one != other:
-                        self._homes[one] = other
-
-    def of(self, task: Task) -> list[str]:
-        """The axes, in a form that is equal for ranges that are."""
-        return [self._known(part) for part in iterated(task)]
-
-    def constant(self, bound: ast.expr) -> ast.expr:
-        """``bound`` with numbers of the host that are constants."""
-        known = {name: self.source(load(name)) for name in names_in(bound) & self._sources.keys()}
-        return with_names(copied(bound), {name: each for name, each in known.items() if constant_of(each) is not None})
-
-    def source(self, bound: ast.expr) -> ast.expr:
-        """``bound`` with what the numbers of the host in it are computed from."""
-        return with_names(copied(bound), {name: parsed(self._sources[name]) for name in names_in(bound) & self._sources.keys()})
-
-    def _known(self, part: str) -> str:
-        source = self._sources.get(part)
-        return part if source is None else self._home(_extent(parsed(source)))
-
-    def _home(self, text: str) -> str:
-        while text in self._homes:
-            text = self._homes[text]
-        return text
-
-
-def _extent(node: ast.expr) -> str:
-    """The source of a number; ``max(0, n)`` is n where that is a length."""
-    match node:
-        case ast.Call(ast.Name("max"), [ast.Constant(0), ast.Subscript(ast.Attribute(attr="shape")) as inner], []):
-            return ast.unparse(inner)
-    return ast.unparse(node)

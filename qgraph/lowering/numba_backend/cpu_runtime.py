@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +55,9 @@ def add_symbols(symbols: Mapping[str, int]) -> None:
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 
+_SPINS = "30000"
+
+
 @dataclass(slots=True)
 class _Threads:
     """The threads of Numba's threading layer, of which a process has one: "omp", "tbb" or "workqueue"."""
@@ -68,7 +73,7 @@ _THREADS = _Threads()
 
 def start_threads(layer: str = "") -> None:
     """Start them, unless they run: those of ``layer`` without Numba, where it is named and that can be."""
-    with _THREADS.lock:
+    with _THREADS.lock, _short_spins():
         if _THREADS.layer:
             return
         symbols = numba.launch(layer) if layer else None
@@ -87,6 +92,22 @@ def start_threads(layer: str = "") -> None:
                 hint="unset NUMBA_THREADING_LAYER, or install what it names (pip install tbb for 'tbb')",
             ) from None
         _THREADS.layer = whole.threading_layer()
+
+
+@contextmanager
+def _short_spins() -> Iterator[None]:
+    """Let libgomp, which reads it when it is loaded, spin for less than a millisecond behind a loop, unless the user says.
+
+    By default its threads keep their cores for several, which those of BLAS have to wait for.
+    """
+    said = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+    if not said:
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
+    try:
+        yield
+    finally:
+        if not said:
+            del os.environ["GOMP_SPINCOUNT"]
 
 
 def threading_layer() -> str:

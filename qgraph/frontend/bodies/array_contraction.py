@@ -1,0 +1,163 @@
+"""Array contraction: new arrays that live within an iteration of one parallel loop become numbers of that iteration.
+
+After loops were joined (``loop_fusion.py``), or put inside of one another (``loop_interchange.py``), a new array that a later
+one of them read is often touched by no other task: each iteration fills its own element and reads it there. It needs no memory
+then. As in Gao, Olsen, Sarkar and Thekkath, Collective Loop Fusion for Array Contraction (1992).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+
+from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement, parts_of
+from qgraph.ir.trees import at_place, call_of
+from qgraph.source import copied
+
+# Ends the name of a number that is an element of the array before it.
+_HERE = "_here"
+# Types of elements that a name in a body has, too: narrower numbers are converted when they are stored.
+_IN_REGISTERS = frozenset({"bool", "int64", "float32", "float64", "complex128"})
+
+
+def contract_arrays(unit: ProgramBuilder, statements: Sequence[Statement], result: Result | None) -> tuple[Statement, ...]:
+    """``statements`` of a kernel that returns ``result``, without arrays of which each iteration needs its element only."""
+    return _contracted(unit, statements, uses_of(statements, result))
+
+
+def uses_of(statements: Sequence[Statement], result: Result | None = None) -> Counter[str]:
+    """How many of the tasks under ``statements`` touch each slot and array; what is returned is touched once more."""
+    uses = Counter(name for part in parts_of(tuple(statements)) for name in part.effects.touched)
+    if result is not None:
+        uses.update((*(slot.name for slot in result.slots()), *result.arrays()))
+    return uses
+
+
+def _contracted(unit: ProgramBuilder, statements: Sequence[Statement], uses: Counter[str]) -> tuple[Statement, ...]:
+    done: list[Statement] = []
+    for statement in statements:
+        match statement:
+            case TaskStatement(task=task) if task.role == "loop":
+                done.append(TaskStatement(_in_registers(unit, task, uses)))
+            case Loop():
+                done.append(replace(statement, body=_contracted(unit, statement.body, uses)))
+            case Branch():
+                regions = tuple(_contracted(unit, region, uses) for region in statement.regions)
+                done.append(replace(statement, regions=regions))
+            case _:
+                done.append(statement)
+    return tuple(done)
+
+
+def _in_registers(unit: ProgramBuilder, task: Task, uses: Counter[str]) -> Task:
+    combined = {
+        node.id
+        for reduction in task.reductions
+        for variable in reduction.variables
+        if variable.element is not None
+        for node in ast.walk(variable.element)
+        if isinstance(node, ast.Name)
+    }
+    moving = {leaf for selection in task.selections for leaf in selection.leaves}
+    own = {name for name in task.effects.touched if uses[name] == 1} - combined - moving
+    registers = Registers(unit, [axis.variable for axis in task.axes], own)
+    body = registers.promoted(task.body)
+    if not registers.names:
+        return task
+    kept = {name: sections for name, sections in task.sections.items() if name not in registers.names}
+    joined = tuple(_without(unit, loop, registers.names) for loop in task.joined)
+    names = {**task.names, **registers.casts}
+    task = replace(_without(unit, task, registers.names), body=tuple(body), names=names, sections=kept, joined=joined)
+    unit.judged[task.name] = replace(unit.judged[task.name], body=body, names=task.names)
+    return task
+
+
+def _without(unit: ProgramBuilder, task: Task, names: Set[str]) -> Task:
+    """A loop that has what these arrays hold in registers, and says so, but for several at once: those tell it one by one."""
+    filled = sorted(f"`{unit.leaves[name].path}`" for name in names & task.effects.writes)
+    notes = [task.note] if task.note else []
+    if filled and not task.joined:
+        notes.append(f"in registers: {', '.join(filled)}")
+    effects = Effects(task.effects.reads - names, task.effects.writes - names)
+    return replace(task, effects=effects, note="; ".join(notes))
+
+
+class Registers(ast.NodeTransformer):
+    """New arrays of which an iteration fills its element before it reads it, as numbers of the iteration.
+
+    Args:
+        unit: what the frontend knows of the leaves.
+        places: the variables of the iteration.
+        own: arrays that nothing else touches.
+    """
+
+    def __init__(self, unit: ProgramBuilder, places: Sequence[str], own: Set[str]) -> None:
+        self._unit = unit
+        made = (each.leaf for each in unit.temporaries if each.computed and each.leaf.name in own)
+        types = {leaf.name: leaf.type for leaf in made if isinstance(leaf.type, ArrayType)}
+        self._dtypes = {name: type_.dtype for name, type_ in types.items() if type_.dtype in _IN_REGISTERS}
+        self._index = ", ".join(places)
+        # The arrays that became numbers, and the conversions to their types.
+        self.names: frozenset[str] = frozenset()
+        self.casts: dict[str, Cast] = {}
+
+    def promoted(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """``body`` with numbers in their place."""
+        candidates, filled = set(self._dtypes), set[str]()
+        elements, stores = Counter[str](), Counter[str]()
+        for statement in body:
+            for node, name in _elements(statement):
+                elements[name] += self._is_own(node)
+                stores[name] += isinstance(node.ctx, ast.Store)
+                if isinstance(node.ctx, ast.Load) and name not in filled:
+                    candidates.discard(name)
+            match statement:
+                case ast.Assign(targets=[ast.Subscript(ast.Name(name))]):
+                    filled.add(name)
+        nodes = [node for each in body for node in ast.walk(each)]
+        whole = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+        assigned = Counter(name for node in nodes if (name := _assigned(node)))
+        self.names = frozenset(
+            name for name in candidates & filled if elements[name] == whole[name] and stores[name] == assigned[name]
+        )
+        return [self.visit(copied(each)) for each in body] if self.names else [*body]
+
+    def _is_own(self, node: ast.Subscript) -> bool:
+        index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return ", ".join(map(ast.unparse, index)) == self._index
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """What is assigned to a number has the type of the array's elements."""
+        name = _assigned(node)
+        self.generic_visit(node)
+        if name in self.names:
+            dtype = self._dtypes[name]
+            self.casts[f"_as_{dtype}"] = self._unit.element_cast(dtype)
+            node.value = at_place(call_of(f"_as_{dtype}", node.value), node.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """An element, as a number."""
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id in self.names:
+            return ast.copy_location(ast.Name(f"{node.value.id}{_HERE}", node.ctx), node)
+        return node
+
+
+def _assigned(node: ast.AST) -> str:
+    """The array that a plain assignment fills an element of; "" for anything else."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript(ast.Name(name))]):
+            return name
+    return ""
+
+
+def _elements(statement: ast.stmt) -> Iterator[tuple[ast.Subscript, str]]:
+    """The subscripts of names under ``statement``."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            yield node, node.value.id
