@@ -299,3 +299,25 @@ def test_new_arrays_of_one_turn_are_numbers() -> None:
     kernel = qgraph.kernel(backend="cpu", fuse=True)(with_new_arrays)
     told = str(kernel.plan(*arrays()))
     assert "reads x, y; writes y" in told
+
+
+def of_a_window(x, y):
+    for j in qgraph.serial(range(1, x.shape[1])):
+        step = x[1:, j] + x[:-1, j]
+        y[:-1, j] = y[:-1, j - 1] + step
+
+
+def test_ranges_are_the_same_where_a_statement_compares_them(check) -> None:
+    def several(x, y, z):
+        for j in qgraph.serial(range(1, y.shape[1])):
+            step = x[1:, j] + x[:-1, j]
+            y[:, j] = y[:, j - 1] * 0.5 + step
+            z[:, j] = z[:, j - 1] + y[:, j]
+
+    def given():
+        x, y = arrays()
+        return x, y[1:].copy(), np.ones_like(y[1:])
+
+    check(of_a_window, arrays, fuse=True)
+    check(several, given, fuse=True)
+    assert INSIDE in str(qgraph.kernel(backend="cpu", fuse=True)(several).plan(*given()))

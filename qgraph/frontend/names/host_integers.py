@@ -130,6 +130,10 @@ class HostIntegers:
         known = self._integers(args)
         if known:
             if (function is min or function is max) and len(known) > 1:
+                rest = [each for each in known if each.constant is None or each.constant > 0]
+                if function is max and any(map(_is_natural, rest)):
+                    # An extent is not below 0.
+                    known = rest
                 return functools.reduce(minimum if function is min else maximum, known)
             if function is abs:
                 return maximum(known[0], -known[0])
