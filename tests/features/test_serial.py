@@ -318,3 +318,57 @@ def variable_twice(x, n):
 @pytest.mark.parametrize("n", [0, 4])
 def test_a_variable_of_several_loops(check, n):
     check(variable_twice, lambda: (np.arange(4), n))
+
+
+# --- rows of matrices -------------------------------------------------------------------------------------------------
+
+
+def rows_of_one_name(x, y):
+    for i in qgraph.serial(range(1, x.shape[0])):
+        row = x[i]
+        y[i] = row * 2.0 + y[i - 1]
+
+
+def rows_that_are_made(x, y):
+    for i in qgraph.serial(range(x.shape[0])):
+        both = x[i] + y[i]
+        y[i] = both / 2.0
+
+
+def rows_of_two_loops(x, y):
+    for i in qgraph.serial(range(x.shape[0])):
+        for j in qgraph.serial(range(i)):
+            step = x[i] - x[j]
+            y[j] += step
+
+
+def elements_of_two_variables(x, y):
+    for i, j in qgraph.serial(qgraph.ndrange(x.shape[0], x.shape[1])):
+        both = x[i] * x[i, j]
+        y[i] += both
+
+
+def of_a_tuple(x, y):
+    for at in qgraph.serial(qgraph.ndrange(x.shape[0], x.shape[1])):
+        here = x[at]
+        y[at] = here * 2.0 + y[0, 0]
+
+
+@pytest.mark.parametrize(
+    "kernel", [rows_of_one_name, rows_that_are_made, rows_of_two_loops, elements_of_two_variables, of_a_tuple]
+)
+@pytest.mark.parametrize("columns", [1, 3, 5])
+def test_rows_of_a_matrix(check, kernel, columns) -> None:
+    def given():
+        x = np.random.default_rng(0).random((4, columns))
+        return x, np.ones_like(x)
+
+    check(kernel, given)
+    check(kernel, given, fuse=True)
+
+
+@pytest.mark.parametrize("kernel", [rows_of_one_name, rows_that_are_made, rows_of_two_loops])
+def test_rows_are_parallel_loops(kernel) -> None:
+    x = np.ones((4, 5))
+    plan = qgraph.kernel(backend="cpu")(kernel).plan(x, x.copy())
+    assert any(task.axes for task in plan.tasks)

@@ -55,7 +55,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     if bounds_call(region, found):
         node = _with_held_bounds(region, scope, node, found)
     if found.word is language.serial:
-        if needs_region(region.unit, scope, [*node.body, *node.orelse]):
+        if needs_region(region.unit, scope, [node]):
             _serial_loop(region, scope, node)
         else:
             region.run(scope).compound(scope, node)

@@ -22,7 +22,18 @@ from qgraph.frontend.inference.ranks import (
     reduction,
 )
 from qgraph.frontend.inference.stores import stores_slice, ufunc_at
-from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Poisoned, Ranked, ScalarRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.bindings import (
+    Binding,
+    BoundFunc,
+    LeafRef,
+    Poisoned,
+    Private,
+    Ranked,
+    ScalarRef,
+    StructRef,
+    Value,
+    ViewRef,
+)
 from qgraph.frontend.names.call_binding import bind_call
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
@@ -124,10 +135,25 @@ def needs_region(unit: ProgramBuilder, scope: Scope, nodes: Iterable[ast.AST]) -
     name, or a word for the host.
     """
     nodes = list(nodes)
-    if any(_is_parallel(unit, scope, child) for node in nodes for child in ast.walk(node)):
+    inside = [child for node in nodes for child in ast.walk(node)]
+    # Variables of loops over ranges are one index each, wherever they have a value.
+    counters = {name: Private(name) for child in inside for name in _counters(scope, child)}
+    within = scope.inner(counters) if counters else scope
+    if any(_is_parallel(unit, within, child) for child in inside):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
     return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, (StructRef, ViewRef)) for each in bound)
+
+
+def _counters(scope: Scope, node: ast.AST) -> list[str]:
+    """The names that count the iterations of a loop over a range, or over several."""
+    if not isinstance(node, ast.For):
+        return []
+    found = loop_call(scope, node.iter)
+    several = isinstance(node.target, ast.Tuple)
+    if found is None or not (several or quietly_static(found.scope, found.call.func) == Value(range)):
+        return []
+    return [child.id for child in ast.walk(node.target) if isinstance(child, ast.Name)]
 
 
 def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
