@@ -55,7 +55,7 @@ def add_symbols(symbols: Mapping[str, int]) -> None:
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 
-_SPINS = "30000"
+_SPINS = "10000"
 
 
 @dataclass(slots=True)
