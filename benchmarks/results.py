@@ -98,7 +98,7 @@ def machine() -> dict[str, Any]:
 def place(record: Mapping[str, Any]) -> str:
     """The GPU that a record is of, or the CPU and its cores."""
     machine = record["machine"]
-    on_gpu = machine["gpu"] not in ("", "none") and record["question"] != "cpu"
+    on_gpu = machine["gpu"] not in ("", "none") and not record["question"].startswith("cpu")
     return str(machine["gpu"]) if on_gpu else f"{machine['cpu']}, {machine['cores']} cores"
 
 

@@ -28,6 +28,7 @@ QUESTIONS = (
     "ladders",
     "programs",
     "cpu",
+    "cpu_programs",
     "bounds",
     "check_speed",
     "profile_overhead",

@@ -12,6 +12,7 @@ import pytest
 import benchmarks.memory.in_qgraph as memory_loops
 import qgraph
 from benchmarks import (
+    cpu_programs,
     ladders,
     memory_bound,
     npbench,
@@ -37,6 +38,19 @@ from benchmarks.timing import Timing
 def test_programs_of_numpy_have_sizes_and_words():
     assert npbench_sizes.LARGE.keys() == npbench.PROGRAMS.keys()
     assert [npbench.words_and_plain(npbench.PROGRAMS[name])[0] for name in ("crc16", "spmv", "stockham_fft")] == [2, 0, 3]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("program", ["gemm", "spmv", "azimint_naive"])
+def test_programs_on_the_cpu_agree_with_their_rivals(program):
+    make, rivals = cpu_programs.RUNS[program]
+    kernel = qgraph.kernel(backend="cpu", fuse=True)(npbench.PROGRAMS[program].function)
+    # Each ring needs an element.
+    args = make(1 if program == "azimint_naive" else 50)
+    for rival in rivals.values():
+        cpu_programs._check(program, kernel, rival, args)
+    with pytest.raises(AssertionError, match=program):
+        cpu_programs._check(program, kernel, lambda *given: kernel(*(each * 2 for each in given)), args)
 
 
 @pytest.mark.thorough
