@@ -913,7 +913,25 @@ def added_to(x, y):
     y[:] = left
 
 
-@pytest.mark.parametrize("kernel", [read_by_another, read_beside, filled_in_part, returned, added_to])
+def at_a_variable_that_changes(x, y):
+    left = x * 2.0
+    for i in range(x.shape[0]):
+        y[i] = x[i]
+        i = x.shape[0] - 1 - i
+        y[x.shape[0] - 1 - i] += left[i]
+
+
+def in_rows(x, y):
+    both = np.empty((x.shape[0], 2))
+    for i in range(x.shape[0]):
+        both[i] = x[i]
+        both[i, 1] += 1.0
+        y[i] = both[i, 0] * both[i, 1]
+
+
+@pytest.mark.parametrize(
+    "kernel", [read_by_another, read_beside, filled_in_part, returned, added_to, at_a_variable_that_changes, in_rows]
+)
 def test_what_others_need_stays_in_memory(check, kernel) -> None:
     check(kernel, numbers(2), fuse=True)
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
+from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement, parts_of
@@ -98,8 +99,10 @@ class Registers(ast.NodeTransformer):
     def __init__(self, unit: ProgramBuilder, places: Sequence[str], own: Set[str]) -> None:
         self._unit = unit
         made = (each.leaf for each in unit.temporaries if each.computed and each.leaf.name in own)
-        types = {leaf.name: leaf.type for leaf in made if isinstance(leaf.type, ArrayType)}
+        # Fewer indices than dimensions are those of a row.
+        types = {leaf.name: leaf.type for leaf in made if isinstance(leaf.type, ArrayType) and leaf.type.ndim == len(places)}
         self._dtypes = {name: type_.dtype for name, type_ in types.items() if type_.dtype in _IN_REGISTERS}
+        self._places = places
         self._index = ", ".join(places)
         # The arrays that became numbers, and the conversions to their types.
         self.names: frozenset[str] = frozenset()
@@ -107,7 +110,9 @@ class Registers(ast.NodeTransformer):
 
     def promoted(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """``body`` with numbers in their place."""
-        candidates, filled = set(self._dtypes), set[str]()
+        # A variable that the iteration assigns is another element behind that.
+        candidates = set() if names_assigned(body).keys() & set(self._places) else set(self._dtypes)
+        filled = set[str]()
         elements, stores = Counter[str](), Counter[str]()
         for statement in body:
             for node, name in _elements(statement):

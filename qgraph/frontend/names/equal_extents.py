@@ -27,7 +27,8 @@ class EqualExtents:
             match parsed(value.source) if value.check in ("length", "shape") else None:
                 case ast.Compare(left, [ast.Eq()], [right]):
                     one, other = self._settled(left), self._settled(right)
-                    self._learn(one, other) or self._learn(other, one)
+                    if not self._learn(one, other):
+                        self._learn(other, one)
 
     def of(self, task: Task) -> list[Poly | str]:
         """The axes of a loop, in a form that is equal for ranges that are."""
