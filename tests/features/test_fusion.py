@@ -844,11 +844,12 @@ def of_new_arrays(x, y):
 
 
 def of_narrow_numbers(x, y):
-    less = np.zeros(x.shape, dtype=np.float32)
-    less[:] = x / 3
-    whole = np.zeros(x.shape, dtype=np.int64)
-    whole[:] = less * 10
-    y[:] = whole * 0.5 + (less > 1.5)
+    less = x.astype(np.float32)
+    less[:] = less / 3.1 + y
+    whole = (x * 10).astype(np.int64)
+    whole[:] = whole * 0.37
+    y[:] = less
+    x[:] = whole * 0.5
 
 
 def that_are_summed(x, y):
@@ -921,17 +922,24 @@ def at_a_variable_that_changes(x, y):
         y[x.shape[0] - 1 - i] += left[i]
 
 
-def in_rows(x, y):
-    both = np.empty((x.shape[0], 2))
+def added_to_in_a_loop(x, y):
+    left = x.astype(np.float32)
     for i in range(x.shape[0]):
-        both[i] = x[i]
-        both[i, 1] += 1.0
-        y[i] = both[i, 0] * both[i, 1]
+        left[i] += y[i] / 3
+        y[i] = left[i]
 
 
-@pytest.mark.parametrize(
-    "kernel", [read_by_another, read_beside, filled_in_part, returned, added_to, at_a_variable_that_changes, in_rows]
-)
+def of_a_name_that_may_be_another(x, y):
+    left, right = x * 2.0, x * 3.0
+    if x[0] > 0.5:
+        left, right = right, left
+    y[:] = left
+
+
+OTHERS = [read_by_another, read_beside, filled_in_part, returned, added_to, at_a_variable_that_changes, added_to_in_a_loop]
+
+
+@pytest.mark.parametrize("kernel", [*OTHERS, of_a_name_that_may_be_another])
 def test_what_others_need_stays_in_memory(check, kernel) -> None:
     check(kernel, numbers(2), fuse=True)
 

@@ -321,3 +321,19 @@ def test_ranges_are_the_same_where_a_statement_compares_them(check) -> None:
     check(of_a_window, arrays, fuse=True)
     check(several, given, fuse=True)
     assert INSIDE in str(qgraph.kernel(backend="cpu", fuse=True)(several).plan(*given()))
+
+
+def at_a_variable_that_changes(x, y):
+    for t in qgraph.serial(range(y.shape[0])):
+        left = x * 2.0
+        for i, j in qgraph.ndrange(x.shape[0], x.shape[1]):
+            i = x.shape[0] - 1 - i
+            y[t, i, j] += left[i, j]
+
+
+def test_elements_at_a_variable_that_changes(check) -> None:
+    def given():
+        x = np.random.default_rng(0).random((5, 11))
+        return x, np.ones((3, 5, 11))
+
+    check(at_a_variable_that_changes, given, fuse=True)

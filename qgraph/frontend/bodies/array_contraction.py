@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -55,16 +55,9 @@ def _contracted(unit: ProgramBuilder, statements: Sequence[Statement], uses: Cou
 
 
 def _in_registers(unit: ProgramBuilder, task: Task, uses: Counter[str]) -> Task:
-    combined = {
-        node.id
-        for reduction in task.reductions
-        for variable in reduction.variables
-        if variable.element is not None
-        for node in ast.walk(variable.element)
-        if isinstance(node, ast.Name)
-    }
+    # What a name that changes places stands for is read by that name.
     moving = {leaf for selection in task.selections for leaf in selection.leaves}
-    own = {name for name in task.effects.touched if uses[name] == 1} - combined - moving
+    own = {name for name in task.effects.touched if uses[name] == 1} - moving
     registers = Registers(unit, [axis.variable for axis in task.axes], own)
     body = registers.promoted(task.body)
     if not registers.names:
@@ -99,8 +92,7 @@ class Registers(ast.NodeTransformer):
     def __init__(self, unit: ProgramBuilder, places: Sequence[str], own: Set[str]) -> None:
         self._unit = unit
         made = (each.leaf for each in unit.temporaries if each.computed and each.leaf.name in own)
-        # Fewer indices than dimensions are those of a row.
-        types = {leaf.name: leaf.type for leaf in made if isinstance(leaf.type, ArrayType) and leaf.type.ndim == len(places)}
+        types = {leaf.name: leaf.type for leaf in made if isinstance(leaf.type, ArrayType)}
         self._dtypes = {name: type_.dtype for name, type_ in types.items() if type_.dtype in _IN_REGISTERS}
         self._places = places
         self._index = ", ".join(places)
@@ -113,22 +105,21 @@ class Registers(ast.NodeTransformer):
         # A variable that the iteration assigns is another element behind that.
         candidates = set() if names_assigned(body).keys() & set(self._places) else set(self._dtypes)
         filled = set[str]()
-        elements, stores = Counter[str](), Counter[str]()
+        # How often each array is named, and how often to take or assign the iteration's element.
+        named, taken = Counter[str](), Counter[str]()
         for statement in body:
-            for node, name in _elements(statement):
-                elements[name] += self._is_own(node)
-                stores[name] += isinstance(node.ctx, ast.Store)
-                if isinstance(node.ctx, ast.Load) and name not in filled:
-                    candidates.discard(name)
-            match statement:
-                case ast.Assign(targets=[ast.Subscript(ast.Name(name))]):
-                    filled.add(name)
-        nodes = [node for each in body for node in ast.walk(each)]
-        whole = Counter(node.id for node in nodes if isinstance(node, ast.Name))
-        assigned = Counter(name for node in nodes if (name := _assigned(node)))
-        self.names = frozenset(
-            name for name in candidates & filled if elements[name] == whole[name] and stores[name] == assigned[name]
-        )
+            for node in ast.walk(statement):
+                match node:
+                    case ast.Name(name):
+                        named[name] += 1
+                    case ast.Assign(targets=[ast.Subscript(ast.Name(name)) as target]):
+                        taken[name] += self._is_own(target)
+                    case ast.Subscript(ast.Name(name), ctx=ast.Load()):
+                        taken[name] += self._is_own(node)
+                        if name not in filled:
+                            candidates.discard(name)
+            filled.add(_assigned(statement))
+        self.names = frozenset(name for name in candidates & filled if named[name] == taken[name])
         return [self.visit(copied(each)) for each in body] if self.names else [*body]
 
     def _is_own(self, node: ast.Subscript) -> bool:
@@ -159,10 +150,3 @@ def _assigned(node: ast.AST) -> str:
         case ast.Assign(targets=[ast.Subscript(ast.Name(name))]):
             return name
     return ""
-
-
-def _elements(statement: ast.stmt) -> Iterator[tuple[ast.Subscript, str]]:
-    """The subscripts of names under ``statement``."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-            yield node, node.value.id
