@@ -20,13 +20,11 @@ from numba import njit, prange
 import qgraph
 from benchmarks import plots
 from benchmarks.cpu import LIMIT, paired
-from benchmarks.npbench import words_and_plain
+from benchmarks.npbench import flat, words_and_plain
 from benchmarks.results import Answer, Target, main
 from examples.npbench.programs import PROGRAMS, numbers
 
 NUMPY, ARRAYS, LOOPS = "NumPy", "Numba, arrays", "Numba, loops"
-
-
 Args = Callable[[int], tuple[Any, ...]]
 
 
@@ -99,23 +97,6 @@ def _energies_as_arrays(places, speeds, masses):
 
 
 @njit(parallel=True, fastmath=True)
-def _bodies_as_arrays(masses, places, speeds, steps, dt, softening):
-    """``nbody`` as it stands."""
-    for axis in range(3):
-        speeds[:, axis] -= np.mean(masses[:, 0] * speeds[:, axis]) / np.mean(masses)
-    kinetic, potential = np.zeros(steps + 1), np.zeros(steps + 1)
-    kinetic[0], potential[0] = _energies_as_arrays(places, speeds, masses)
-    pull = _pulls_as_arrays(places, masses, softening)
-    for k in range(steps):
-        speeds += pull * (dt / 2)
-        places += speeds * dt
-        pull = _pulls_as_arrays(places, masses, softening)
-        speeds += pull * (dt / 2)
-        kinetic[k + 1], potential[k + 1] = _energies_as_arrays(places, speeds, masses)
-    return kinetic, potential
-
-
-@njit(parallel=True, fastmath=True)
 def _pulls(places, masses, softening):
     pull = np.empty_like(places)
     for i in prange(places.shape[0]):
@@ -144,25 +125,25 @@ def _energies(places, speeds, masses):
     return kinetic, potential
 
 
-@njit(parallel=True, fastmath=True)
-def _bodies(masses, places, speeds, steps, dt, softening):
-    """``nbody`` as loops: a thread a body."""
-    count = places.shape[0]
-    for axis in range(3):
-        drift = 0.0
-        for i in range(count):
-            drift += masses[i, 0] * speeds[i, axis]
-        speeds[:, axis] -= drift / masses.sum()
-    kinetic, potential = np.zeros(steps + 1), np.zeros(steps + 1)
-    kinetic[0], potential[0] = _energies(places, speeds, masses)
-    pull = _pulls(places, masses, softening)
-    for k in range(steps):
-        speeds += pull * (dt / 2)
-        places += speeds * dt
-        pull = _pulls(places, masses, softening)
-        speeds += pull * (dt / 2)
-        kinetic[k + 1], potential[k + 1] = _energies(places, speeds, masses)
-    return kinetic, potential
+def _bodies(pulls: Callable[..., Any], energies: Callable[..., Any]) -> Callable[..., Any]:
+    """``nbody`` with these accelerations and energies."""
+
+    @njit(parallel=True, fastmath=True)
+    def run(masses, places, speeds, steps, dt, softening):
+        for axis in range(3):
+            speeds[:, axis] -= np.mean(masses[:, 0] * speeds[:, axis]) / np.mean(masses)
+        kinetic, potential = np.zeros(steps + 1), np.zeros(steps + 1)
+        kinetic[0], potential[0] = energies(places, speeds, masses)
+        pull = pulls(places, masses, softening)
+        for k in range(steps):
+            speeds += pull * (dt / 2)
+            places += speeds * dt
+            pull = pulls(places, masses, softening)
+            speeds += pull * (dt / 2)
+            kinetic[k + 1], potential[k + 1] = energies(places, speeds, masses)
+        return kinetic, potential
+
+    return run
 
 
 def _sparse(less: int) -> tuple[np.ndarray, ...]:
@@ -196,7 +177,7 @@ RUNS: dict[str, tuple[Args, dict[str, Callable[..., Any]]]] = {
         {NUMPY: words_and_plain(PROGRAMS["k2mm"])[1]},
     ),
     "k3mm": (_matrices((800, 850), (850, 900), (900, 950), (950, 1000)), {NUMPY: words_and_plain(PROGRAMS["k3mm"])[1]}),
-    "nbody": (_cloud, {ARRAYS: _bodies_as_arrays, LOOPS: _bodies}),
+    "nbody": (_cloud, {ARRAYS: _bodies(_pulls_as_arrays, _energies_as_arrays), LOOPS: _bodies(_pulls, _energies)}),
     "azimint_naive": (_rings_of, {ARRAYS: _rings_as_arrays, LOOPS: _rings}),
     "spmv": (_sparse, {LOOPS: _rows}),
 }
@@ -211,7 +192,7 @@ def measure(quick: bool) -> Answer:
         for rival, other in rivals.items():
             fast = rival != NUMPY
             kernel = qgraph.kernel(backend="cpu", fastmath=fast, fuse=fast)(PROGRAMS[program].function)
-            _check(program, kernel, other, args)
+            check(program, kernel, other, args)
             runs = [functools.partial(run, *args) for run in (kernel, other)]
             (ours, theirs), ratio = paired(runs, rounds=5 if quick else 15)
             columns = {"qgraph": ours.as_json(), "us": theirs.as_json(), "ratio": ratio}
@@ -220,13 +201,12 @@ def measure(quick: bool) -> Answer:
     return answer
 
 
-def _check(program: str, kernel: Callable[..., Any], other: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def check(program: str, kernel: Callable[..., Any], other: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """Both give, and make of their arguments, the same but for rounding."""
     found = []
     for version in (kernel, other):
         given = copy.deepcopy(args)
-        result = version(*given)
-        results = result if isinstance(result, tuple) else () if result is None else (result,)
+        results = flat(version(*given))
         found.append([*results, *(each for each in given if isinstance(each, np.ndarray))])
     for mine, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, err_msg=program)

@@ -182,10 +182,11 @@ def _expected(program: Program, args: tuple[Any, ...]) -> tuple[tuple[Any, ...],
     result = words_and_plain(program)[1](*given)
     pairs = enumerate(zip(args, given, strict=True))
     changed = tuple(k for k, (old, new) in pairs if isinstance(old, np.ndarray) and not np.array_equal(old, new))
-    return (*_flat(result), *(given[k] for k in changed)), changed
+    return (*flat(result), *(given[k] for k in changed)), changed
 
 
-def _flat(result: Any) -> tuple[Any, ...]:
+def flat(result: Any) -> tuple[Any, ...]:
+    """What a program returns, each for itself."""
     return () if result is None else result if isinstance(result, tuple) else (result,)
 
 
@@ -204,7 +205,7 @@ def _ways(name: str, changed: tuple[int, ...], device: Device) -> dict[str, Call
 
 def _running(function: Callable[..., Any], changed: tuple[int, ...]) -> Callable[..., tuple[Any, ...]]:
     def run(*args: Any) -> tuple[Any, ...]:
-        return (*_flat(function(*args)), *(args[k] for k in changed))
+        return (*flat(function(*args)), *(args[k] for k in changed))
 
     return run
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -80,26 +79,6 @@ def copied(node: _T) -> _T:
     return node
 
 
-def children(node: ast.AST) -> list[ast.AST]:
-    """What ``ast.iter_child_nodes`` gives, in half the time: for what looks at all nodes of a kernel many times."""
-    found = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif isinstance(value, list):
-            found += [each for each in value if isinstance(each, ast.AST)]
-    return found
-
-
-def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
-    """``nodes`` and all under them, in the order of ``ast.walk``."""
-    found = [*nodes]
-    for node in found:
-        found += children(node)
-        yield node
-
-
 # The attribute of a node that stands for an expression of the user's: the source of that, by itself and inside another one.
 # Copies of a node keep it.
 _WRITTEN = "written"
@@ -111,7 +90,7 @@ def as_written(node: ast.AST) -> str:
     text, _ = vars(node).get(_WRITTEN, ("", ""))
     if text:
         return str(text)
-    if any(_WRITTEN in vars(child) for child in walk(node)):
+    if any(_WRITTEN in vars(child) for child in ast.walk(node)):
         node = _AsWritten().visit(copied(node))
     return ast.unparse(node)
 

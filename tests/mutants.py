@@ -382,9 +382,23 @@ MUTANTS = (
     Mutant(
         "an array that another loop reads becomes a number",
         "frontend/bodies/array_contraction.py",
-        "if uses[name] == 1} - combined",
-        "if uses[name]} - combined",
+        "if uses[name] == 1} - moving",
+        "if uses[name]} - moving",
         "features/test_fusion.py",
+    ),
+    Mutant(
+        "an array that a name may stand for becomes a number",
+        "frontend/bodies/array_contraction.py",
+        "if uses[name] == 1} - moving",
+        "if uses[name] == 1}",
+        "features/test_fusion.py",
+    ),
+    Mutant(
+        "an element becomes a number where the variable changes",
+        "frontend/bodies/array_contraction.py",
+        "set() if names_assigned(body).keys() & set(self._places) else set(self._dtypes)",
+        "set(self._dtypes)",
+        "features/test_interchange.py",
     ),
     Mutant(
         "a length of 1 of the device is not repeated",

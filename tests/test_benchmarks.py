@@ -48,9 +48,9 @@ def test_programs_on_the_cpu_agree_with_their_rivals(program):
     # Each ring needs an element.
     args = make(1 if program == "azimint_naive" else 50)
     for rival in rivals.values():
-        cpu_programs._check(program, kernel, rival, args)
+        cpu_programs.check(program, kernel, rival, args)
     with pytest.raises(AssertionError, match=program):
-        cpu_programs._check(program, kernel, lambda *given: kernel(*(each * 2 for each in given)), args)
+        cpu_programs.check(program, kernel, lambda *given: kernel(*(each * 2 for each in given)), args)
 
 
 @pytest.mark.thorough

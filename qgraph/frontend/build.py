@@ -90,6 +90,7 @@ def build_program(
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
+    # Only now: what became numbers in registers has decided the float type, too.
     touched = frozenset(name for part in parts_of(program.body) for name in part.effects.touched)
     needed = tuple(each for each in program.temporaries if not each.computed or each.leaf.name in touched)
     return replace(program, temporaries=needed)

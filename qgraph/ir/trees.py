@@ -7,7 +7,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from qgraph.source import copied, walk
+from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
@@ -48,7 +48,7 @@ def is_none(node: ast.expr | None) -> bool:
 
 def at_place(tree: _Tree, node: ast.AST) -> _Tree:
     """``tree``, the parts of which that have no place get that of ``node``."""
-    for child in walk(tree):
+    for child in ast.walk(tree):
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
     return tree

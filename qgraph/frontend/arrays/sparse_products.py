@@ -57,7 +57,7 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
         note = f"`{written}` does not fit: the matrix has %d {axis}, and the vector %d elements"
         known = f"{note!r} % ({extent}, {unit.shape_of(leaf)}[0])"
         hint = "A @ x takes as many elements as A has columns, and gives as many as it has rows"
-        unit.host_value(at_place(test, node), scope.span(node), "shape", text=hint, note=known)
+        unit.host_value(test, scope.span(node), "shape", text=hint, note=known)
     assert isinstance(target, ast.Subscript)
     stands = {
         "_range": word(scope, range).func,

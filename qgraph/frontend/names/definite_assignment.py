@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.source import Span, children
+from qgraph.source import Span
 
 
 def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
@@ -94,7 +94,7 @@ def preorder(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     while left:
         node = left.pop()
         yield node
-        left += children(node)[::-1]
+        left += [*ast.iter_child_nodes(node)][::-1]
 
 
 def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str, names: Mapping[str, object] | None = None) -> None:
@@ -326,7 +326,7 @@ class _Flow:
                 return self.children(node, state)
 
     def children(self, node: ast.AST, state: frozenset[str]) -> frozenset[str]:
-        for child in children(node):
+        for child in ast.iter_child_nodes(node):
             state = self.expression(child, state) if isinstance(child, ast.expr) else self.children(child, state)
         return state
 

@@ -11,7 +11,7 @@ from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import name_read, needed_before, preorder
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.ir.trees import stored
-from qgraph.source import standing_for, walk
+from qgraph.source import standing_for
 
 __all__ = ["ADDED", "Frame", "Structure", "occurrences"]
 
@@ -166,4 +166,4 @@ def _read_outside_their_loops(statements: Iterable[ast.AST], own: frozenset[str]
 
 def occurrences(statements: Iterable[ast.AST]) -> Counter[str]:
     """How often each name is read or written under ``statements``."""
-    return Counter(child.id for child in walk(*statements) if isinstance(child, ast.Name))
+    return Counter(child.id for node in statements for child in ast.walk(node) if isinstance(child, ast.Name))

@@ -77,7 +77,7 @@ def join_new_arrays(
             continue
         span = scopes[0].span(node)
         extents = _joined(unit, name, span, [unit.extents[leaf.name] for leaf in leaves], conditions[0])
-        sizes = tuple(unit.host_value(copied(size), span, "size", text=ast.unparse(size)).id for size in extents)
+        sizes = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in extents)
         joined = Leaf(unit.array_name(name), name, leaves[0].type)
         unit.add_temporary(Temporary(joined, sizes, span, computed=True), extents)
         for inner, scope, where in zip(inners, scopes, conditions, strict=True):

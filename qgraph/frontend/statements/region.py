@@ -138,22 +138,22 @@ def needs_region(unit: ProgramBuilder, scope: Scope, nodes: Iterable[ast.AST]) -
     inside = [child for node in nodes for child in ast.walk(node)]
     # Variables of loops over ranges are one index each, wherever they have a value.
     counters = {name: Private(name) for child in inside for name in _counters(scope, child)}
-    within = scope.inner(counters) if counters else scope
+    within = scope.inner(counters)
     if any(_is_parallel(unit, within, child) for child in inside):
         return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
     return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, (StructRef, ViewRef)) for each in bound)
 
 
-def _counters(scope: Scope, node: ast.AST) -> list[str]:
+def _counters(scope: Scope, node: ast.AST) -> Iterable[str]:
     """The names that count the iterations of a loop over a range, or over several."""
     if not isinstance(node, ast.For):
-        return []
+        return ()
     found = loop_call(scope, node.iter)
     several = isinstance(node.target, ast.Tuple)
     if found is None or not (several or quietly_static(found.scope, found.call.func) == Value(range)):
-        return []
-    return [child.id for child in ast.walk(node.target) if isinstance(child, ast.Name)]
+        return ()
+    return names_assigned([node.target])
 
 
 def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:

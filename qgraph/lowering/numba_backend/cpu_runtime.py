@@ -55,6 +55,7 @@ def add_symbols(symbols: Mapping[str, int]) -> None:
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 
+# How often libgomp's threads look for work before they sleep: for less than a millisecond, and by default for several.
 _SPINS = "10000"
 
 
@@ -96,10 +97,7 @@ def start_threads(layer: str = "") -> None:
 
 @contextmanager
 def _short_spins() -> Iterator[None]:
-    """Let libgomp, which reads it when it is loaded, spin for less than a millisecond behind a loop, unless the user says.
-
-    By default its threads keep their cores for several, which those of BLAS have to wait for.
-    """
+    """Let libgomp, which reads it when it is loaded, spin shortly behind a loop, unless the user says: BLAS wants the cores."""
     said = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not said:
         os.environ["GOMP_SPINCOUNT"] = _SPINS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from qgraph import language
 from qgraph.compat import numba as numba_parts
 from qgraph.errors import KernelTypeError
 from qgraph.ir.functions import ParallelFunction
+from qgraph.lowering.numba_backend import cpu_runtime
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.operations import intrinsics
 from qgraph.source import Span
@@ -340,3 +342,19 @@ def test_several_threads_call_on_every_layer(layer):
         pytest.skip(f"the {layer} layer is not installed")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == layer
+
+
+@pytest.mark.parametrize(
+    ("said", "spins"), [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)], ids=str
+)
+def test_libgomp_spins_shortly_unless_the_environment_says(monkeypatch, said, spins):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    found = []
+    monkeypatch.setattr(cpu_runtime, "_THREADS", cpu_runtime._Threads())
+    monkeypatch.setattr(cpu_runtime.numba, "launch", lambda _: found.append(os.environ.get("GOMP_SPINCOUNT")) or {})
+    cpu_runtime.start_threads("omp")
+    assert found == [spins]
+    assert os.environ.get("GOMP_SPINCOUNT") == said.get("GOMP_SPINCOUNT")
