@@ -936,10 +936,18 @@ def of_a_name_that_may_be_another(x, y):
     y[:] = left
 
 
+def in_rows(x, y):
+    both = np.empty((x.shape[0], 2))
+    for i in range(x.shape[0]):
+        both[i] = x[i]
+        both[i, 1] += 1.0
+        y[i] = both[i, 0] * both[i, 1]
+
+
 OTHERS = [read_by_another, read_beside, filled_in_part, returned, added_to, at_a_variable_that_changes, added_to_in_a_loop]
 
 
-@pytest.mark.parametrize("kernel", [*OTHERS, of_a_name_that_may_be_another])
+@pytest.mark.parametrize("kernel", [*OTHERS, of_a_name_that_may_be_another, in_rows])
 def test_what_others_need_stays_in_memory(check, kernel) -> None:
     check(kernel, numbers(2), fuse=True)
 
