@@ -168,8 +168,8 @@ class Owner(Protocol):
     def copy_in(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """The other way round."""
 
-    def record(self, statement: Any, arrays: Sequence[Any]) -> Any:
-        """What a ``LibraryCall`` launches for these arrays, as a ``RecordedGraph``; the same one for the same arrays."""
+    def recorder(self, statement: Any) -> Callable[[Sequence[Any]], Any]:
+        """What records a ``LibraryCall`` for given arrays, as a ``RecordedGraph``: the same one for the same arrays."""
 
     def errors(self) -> Callable[[BaseException, str], None]:
         """Takes an exception, which whoever waits next raises, and a note. The process waits for the device when it ends."""

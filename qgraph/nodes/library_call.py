@@ -295,9 +295,8 @@ class LibraryNode(GraphNode):
 
     def __init__(self, node: Node, owner: Owner, statement: LibraryCall) -> None:
         super().__init__(node, owner)
-        self._statement = statement
         self._arrays = tuple(owner.leaves[name] for name in statement.arrays)
-        self._record = owner.record
+        self._record = owner.recorder(statement)
         self._recorded: RecordedGraph | None = None
         # What the node of the definition is a copy of.
         self._defined: RecordedGraph | None = None
@@ -328,7 +327,7 @@ class LibraryNode(GraphNode):
 
     def update(self, values: tuple[Any, ...], host: tuple[int, ...]) -> bool:
         """Take the arrays of a call."""
-        recorded = self._record(self._statement, [values[index] for index in self._arrays])
+        recorded = self._record([values[index] for index in self._arrays])
         if recorded is self._recorded:
             return False
         self._recorded = recorded

@@ -107,7 +107,8 @@ def _product(shapes: Sequence[Shape], _: Keywords) -> Shape:
     right = second if len(second) > 1 else (*second, 1)
     if left[-1] != right[-2]:
         raise ValueError(f"{_text(first)} and {_text(second)} do not fit: {left[-1]} is not {right[-2]}")
-    outer = np.broadcast_shapes(left[:-2], right[:-2])
+    # Of matrices there is nothing to ask, which takes NumPy a few us.
+    outer = np.broadcast_shapes(left[:-2], right[:-2]) if len(left) + len(right) > 4 else ()
     return (*outer, *left[-2 : -1 if len(first) > 1 else -2], *(right[-1:] if len(second) > 1 else ()))
 
 

@@ -285,8 +285,8 @@ def _check_shapes(region: Region, scope: Scope, statement: LibraryCall, record: 
     unit.host_value(test, scope.span(node), "shape", text=hint, note=f"{trouble}({shapes})")
 
 
-def _fits(told: Callable[..., str], *shapes: Shape) -> int:
-    return int(not told(*shapes))
+def _fits(told: Callable[..., str], *shapes: Shape) -> bool:
+    return not told(*shapes)
 
 
 def _trouble(record: LibraryFunction, transposed: Sequence[bool], keywords: dict[str, Any], text: str, *shapes: Shape) -> str:

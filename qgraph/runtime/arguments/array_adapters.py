@@ -193,12 +193,16 @@ def _torch_stream(value: Any) -> StreamFinder | None:
     return torch_stream(sys.modules["torch"], value.get_device())
 
 
+# A class, which takes longer to make than all else here.
+_HANDLE_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)
+
+
 def _cupy_stream(value: Any) -> StreamFinder | None:
     # What CuPy itself launches on; the public accessor takes twice as long.
     capsule = cupy_stream_function()
     if capsule is not None:
         try:
-            return ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(pointer_in(capsule, b"intptr_t (void)"))
+            return _HANDLE_FUNCTION(pointer_in(capsule, b"intptr_t (void)"))
         except ValueError:  # another signature
             pass
     current = sys.modules["cupy"].cuda.get_current_stream
@@ -242,9 +246,10 @@ def _refuse_dtype(dtype: numpy.dtype, path: str) -> NoReturn:
 def _checked(view: ArrayView, path: str) -> ArrayView:
     # The device traps on a misaligned access, and with it the whole context is lost.
     alignment = view.dtype.alignment
-    if alignment > 1 and (view.pointer % alignment or any(stride % alignment for stride in view.strides)) and view.size:
+    layout = view.layout = layout_of(view.shape, view.strides, view.dtype.itemsize)
+    astray = view.pointer % alignment or (layout == "A" and any(stride % alignment for stride in view.strides))
+    if astray and view.size:
         refuse(path, f"its {view.dtype.name} elements are not aligned to {alignment} bytes", "pass a copy of it")
-    view.layout = layout_of(view.shape, view.strides, view.dtype.itemsize)
     return view
 
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -34,18 +35,22 @@ class LibraryRecorder:
         self._recorded: OrderedDict[object, Recording] = OrderedDict()
         self._warm: set[object] = set()
 
-    def record(self, statement: LibraryCall, views: Sequence[ArrayView]) -> Recording:
-        """What the function of ``statement`` launches for these arrays: its operands, targets and status.
+    def of(self, statement: LibraryCall) -> Callable[[Sequence[ArrayView]], Recording]:
+        """What records the function of ``statement`` for given arrays: its operands, targets and status.
 
         Raises:
             ArgumentError: the function refused the arrays.
             BackendError: no library is installed.
             CudaError: it did what no graph holds, the driver refused, or the arrays are new and a stream is being captured.
         """
+        # Not a part of the key by itself: 0.0 == -0.0 and 1 == True.
+        return partial(self._record, statement, repr((statement.operands, statement.keywords_given)))
+
+    def _record(self, statement: LibraryCall, spelled: str, views: Sequence[ArrayView]) -> Recording:
         library = _library(statement, views)
         settings = library.get_float32_matmul_precision() if library.__name__ == "torch" else None
-        types = tuple((view.shape, view.strides, view.dtype.str) for view in views)
-        what = (statement.function, repr((statement.operands, statement.keywords_given)), library.__name__, settings, types)
+        types = tuple((view.shape, view.strides, view.dtype) for view in views)
+        what = (statement.function, spelled, library.__name__, settings, types)
         key = (what, tuple((view.pointer, allocation_of(driver, view.pointer)) for view in views))
         with self._device.lock:
             found = self._recorded.get(key)

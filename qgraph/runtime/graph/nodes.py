@@ -100,12 +100,12 @@ class NonKernelNodes:
         """Page-locked bytes, for as long as anybody holds them."""
         return page_locked(self._device, nbytes)
 
-    def record(self, statement: Any, arrays: Sequence[Any]) -> Any:
-        """What a library launches for ``statement``, with these arrays."""
+    def recorder(self, statement: Any) -> Callable[[Sequence[Any]], Any]:
+        """What records ``statement``, a call of a library, for given arrays."""
         # Libraries are asked only by kernels that call them.
         from qgraph.runtime.graph.library_recorder import LibraryRecorder
 
-        return self._device.once(LibraryRecorder).record(statement, arrays)
+        return self._device.once(LibraryRecorder).of(statement)
 
     def errors(self) -> Callable[[BaseException, str], None]:
         """Takes what a function of the host raised."""

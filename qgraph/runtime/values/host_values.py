@@ -14,15 +14,16 @@ from qgraph.ir.verdicts import refusal
 from qgraph.runtime.values.race_warnings import is_told, tell
 
 _INT64 = 1 << 63
-# What else an integer must satisfy, by ``HostValue.check``.
-_MORE = {
-    "size": " and {0} >= 0",
-    "": "",
-    "step": " and {} != 0",
-    "shape": " and {} != 0",
-    "length": " and {} != 0",
-    "same": " and {} == 1",
-    "max_iter": " and {} >= 1",
+# What a value must satisfy, by ``HostValue.check``: comparisons of extents are truth values.
+_IS_INTEGER = f"type({{0}}) is int and {-_INT64} <= {{0}} < {_INT64}"
+_CONDITIONS = {
+    "": _IS_INTEGER,
+    "size": f"{_IS_INTEGER} and {{0}} >= 0",
+    "step": f"{_IS_INTEGER} and {{0}} != 0",
+    "max_iter": f"{_IS_INTEGER} and {{0}} >= 1",
+    "shape": "{0}",
+    "length": "{0}",
+    "same": "{0} == 1",
 }
 
 
@@ -72,10 +73,7 @@ class HostValues:
     def _compiled(self) -> Callable[[Sequence[object]], tuple[int, ...]]:
         # One function, and one condition for all results: each call asks. A slow look tells why it does not hold.
         found = [f"__qgraph_{index}__" for index in range(len(self._values))]
-        conditions = [
-            f"type({name}) is int and {-_INT64} <= {name} < {_INT64}{_MORE[value.check].format(name)}"
-            for name, value in zip(found, self._values, strict=True)
-        ]
+        conditions = [_CONDITIONS[value.check].format(name) for name, value in zip(found, self._values, strict=True)]
         # Where a parallel loop surely is none the call is refused, and where it may be none that is told once.
         refused = [f"not ({condition})" for condition in dict.fromkeys(race.condition for race in self._races)]
         refused += [f"(__qgraph_told__[{at}] or not ({where_of(loop)}))" for at, loop in enumerate(self._assumed)]
