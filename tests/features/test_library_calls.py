@@ -722,6 +722,6 @@ def test_who_multiplies_matrices(dtype, computed):
 
 
 def test_integer_matrices_that_do_not_fit(rig):
-    with pytest.raises(qgraph.ArgumentError, match=r"`b\[:, j\]` and `a\[i, :\]` have different lengths"):
+    with pytest.raises(qgraph.ArgumentError, match=r"`b\[:, j\]` has length 5, and `a\[i, :\]` has length 4"):
         rig.kernel(multiplied)(*(rig.device(np.ones(shape, np.int64)) for shape in ((3, 4), (5, 2), (3, 2))))
         qgraph.synchronize()

@@ -6,13 +6,15 @@ BLAS has none of integers, and PyTorch none on a GPU.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qgraph import language
+from qgraph.frontend.arrays.array_statements import Elements
+from qgraph.frontend.arrays.shape_checks import Lengths
 from qgraph.frontend.arrays.views import size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.indexing import ONE, ZERO, word
+from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
@@ -20,15 +22,19 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
-from qgraph.ir.trees import at_place, load, with_names
-from qgraph.source import as_written, standing_for
+from qgraph.ir.trees import assign, load, stored
+from qgraph.operations import intrinsics
+from qgraph.source import as_written, copied, standing_for
 
-# By the dimensions of the operands: what the loop goes over, and the row and the column of an element.
-_LOOPS = {
-    (2, 1): ("for {0} in _range(_t.shape[0]): _t[{0}] = _dot(_a[{0}, :], _b)"),
-    (1, 2): ("for {0} in _range(_t.shape[0]): _t[{0}] = _dot(_a, _b[:, {0}])"),
-    (2, 2): ("for {0}, {1} in _ndrange(_t.shape[0], _t.shape[1]): _t[{0}, {1}] = _dot(_a[{0}, :], _b[:, {1}])"),
+# The dimensions of the operands.
+_RANKS = frozenset({(2, 1), (1, 2), (2, 2)})
+# What sums of narrow numbers are added up in.
+_WIDE: Mapping[str, type[np.generic]] = {
+    **dict.fromkeys(("int8", "int16", "int32"), np.int64),
+    **dict.fromkeys(("uint8", "uint16", "uint32"), np.uint64),
+    "float16": np.float32,
 }
+_TOTAL = f"{ADDED}total"
 
 
 def has_unknown_size(region: Region, scope: Scope, operands: list[ast.expr]) -> bool:
@@ -40,7 +46,7 @@ def has_unknown_size(region: Region, scope: Scope, operands: list[ast.expr]) -> 
 def is_integer_product(scope: Scope, node: ast.expr, operands: list[ast.expr]) -> bool:
     """Whether this is a product of two integer arrays, of one or two dimensions."""
     dtype = element_type(scope, node)
-    return dtype is not None and dtype.kind in "iu" and tuple(rank(scope, each) for each in operands) in _LOOPS
+    return dtype is not None and dtype.kind in "iu" and tuple(rank(scope, each) for each in operands) in _RANKS
 
 
 def product_loop(region: Region, scope: Scope, node: ast.expr, operands: list[ast.expr]) -> ViewRef:
@@ -50,7 +56,7 @@ def product_loop(region: Region, scope: Scope, node: ast.expr, operands: list[as
         KernelSyntaxError: an operand has more than two dimensions.
     """
     ranks = rank(scope, operands[0]), rank(scope, operands[1])
-    if ranks not in _LOOPS:
+    if ranks not in _RANKS:
         raise scope.error(
             f"`{as_written(node)}` is a product of stacks of matrices, whose sizes only the device knows",
             node,
@@ -66,21 +72,45 @@ def product_loop(region: Region, scope: Scope, node: ast.expr, operands: list[as
     leaf = Leaf(unit.array_name("product"), as_written(node), ArrayType(dtype.name, len(names), "C"))
     unit.add_temporary(Temporary(leaf, names, span, computed=True), tuple(sizes))
     made = ViewRef(leaf, {}, tuple(ViewAxis(axis, ZERO, ONE, along.count) for axis, (_, along) in enumerate(kept)))
-    place = f"{len(unit.leaves)}_{node.lineno}_{node.col_offset}"
-    hidden = {"_a": first, "_b": second, "_t": made}
-    stands: dict[str, ast.expr] = {}
-    for (name, bound), user in zip(hidden.items(), (*operands, node), strict=True):
-        scope.names[f"{ADDED}{name}{place}"] = bound
-        stands[name] = standing_for(load(f"{ADDED}{name}{place}"), user)
-    functions = {"_range": range, "_ndrange": language.ndrange, "_dot": np.dot}
-    stands |= {name: word(scope, function).func for name, function in functions.items()}
-    (loop,) = ast.parse(_LOOPS[ranks].format(f"_i{place}", f"_j{place}")).body
-    for child in ast.walk(loop):
-        ast.copy_location(child, node)
-        if isinstance(child, ast.Name) and child.id.endswith(place):
-            standing_for(child, child, child.id.removesuffix(place).strip("_"))
-    region.block(scope, [at_place(with_names(loop, stands), node)])
+    body = Elements(region, scope)
+    body.frame([along.count for _, along in kept], [as_written(node)] * len(kept))
+    rows = len(first.along) - 1
+    along, texts = load(f"{ADDED}along"), (_line(operands[0], ranks[0], "[i, :]"), _line(operands[1], ranks[1], "[:, j]"))
+    lengths = Lengths(region, scope, [first.along[-1].count], texts[:1], exact=True)
+    other = lengths.index(0, second.along[0].count, along, standing_for(copied(operands[1]), operands[1], texts[1]))
+    factors = [
+        element(first, [*body.variables[:rows], along], scope, node, natural=True),
+        element(second, [other, *body.variables[rows:]], scope, node, natural=True),
+    ]
+    place = element(made, body.variables, scope, node, natural=True)
+    assert isinstance(place, ast.Subscript)
+    place.ctx = ast.Store()
+    start, step = _summed(scope, factors, dtype)
+    loop = ast.For(stored(along.id), word(scope, range, lengths.settled(node)[0].code), [step], [])
+    body.fill([assign(_TOTAL, start), loop, ast.Assign([place], load(_TOTAL))], range(len(kept)), node)
     return made
+
+
+def _line(node: ast.expr, ndim: int, index: str) -> str:
+    """A row or a column of an operand, as it could be written."""
+    return as_written(node) + (index if ndim > 1 else "")
+
+
+def _summed(scope: Scope, factors: Sequence[ast.expr], dtype: np.dtype[np.generic]) -> tuple[ast.expr, ast.stmt]:
+    """What a sum of products of type ``dtype`` starts with, and the statement that adds one."""
+    if dtype.kind == "b":
+        found = ast.BoolOp(ast.Or(), [load(_TOTAL), ast.BoolOp(ast.And(), [*factors])])
+        return ast.Constant(False), assign(_TOTAL, found)
+    first, second = factors
+    value: ast.expr = ast.BinOp(first, ast.Mult(), second)
+    # Narrow integers wrap when they are stored.
+    wide = _WIDE.get(dtype.name, dtype.type)
+    if wide is not dtype.type:
+        value = word(scope, wide, value)
+    if dtype.kind != "f":
+        return word(scope, wide, ZERO.code), ast.AugAssign(stored(_TOTAL), ast.Add(), value)
+    # BLAS adds in an order of its own, too.
+    return word(scope, wide, ZERO.code), assign(_TOTAL, word(scope, intrinsics.reassociable_add, load(_TOTAL), value))
 
 
 def _is_part(scope: Scope, node: ast.expr) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_whole, join, number, placed, plus, times, word
 from qgraph.frontend.inference.ranks import ViewWord, is_ellipsis, is_new_axis, known, new_array, rank, view_word
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, SlotRef, Value, ViewAxis, ViewRef
+from qgraph.frontend.names.host_integers import never_negative
 from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -180,6 +181,11 @@ class _Viewer:
         host = host_expression(self._unit, self._scope, part)
         if host is not None:
             return self._host(host, part)
+        moved = self._moved(part)
+        if moved is not None:
+            # It is what it is as long as its turn lasts.
+            variable, more = moved
+            return plus(self._turn(variable, part), number(more))
         name = f"{SHARED}{len(self._unit.slots)}_{part.lineno}_{part.col_offset}"
         self._scope.bind(name, bind_value(self._region, self._scope, part))
         return _named(name, part, None)
@@ -275,10 +281,10 @@ class _Viewer:
         window = self._window(size, lower, upper) if step == 1 else None
         if window is not None:
             variable, factor, width = window
-            # A name that nobody else has: where the view is known, the loop's own may mean something else.
-            name = f"{SHARED}turn{variable.slot.index}"
-            self._scope.bind(name, variable)
-            return times(number(factor), _named(name, part, None)), self._host(width, part)
+            return times(number(factor), self._turn(variable, part)), self._host(width, part)
+        within = self._within(size, lower, upper, part) if step == 1 else None
+        if within is not None:
+            return within
         left_out = _left_out(lower, upper) if step == 1 else None
         text = ast.unparse(part) if left_out is None else f"all but {left_out}"
         key = text, ast.unparse(size.code)
@@ -318,6 +324,63 @@ class _Viewer:
                 return (bound, each, length) if sizes and left is not None and left >= 0 else None
         return None
 
+    def _within(
+        self, size: Extent, lower: ast.expr | None, upper: ast.expr | None, part: ast.Slice
+    ) -> tuple[Extent, Extent] | None:
+        """The start and the length of `i + c:b` or `b:i + c`, if the range of the serial loop of i lets nothing be clipped.
+
+        The host knows b, which may be left out.
+        """
+        if size.host is None:
+            return None
+        whole = self._host(size.host, part)
+        first = self._limits(ZERO if lower is None else lower, part)
+        last = self._limits(whole if upper is None else upper, part)
+        if first is None or last is None:
+            return None
+        inside = (first.least, last.least - first.most, self._unit.host_integers.of(size.host) - last.most)
+        if not all(never_negative(least(each)) for each in inside):
+            return None
+        length = plus(last.number, times(number(-1), first.number))
+        return first.number, length if self._keep else replace(length, bounds=(ast.unparse(part), size))
+
+    def _limits(self, bound: ast.expr | Extent, part: ast.Slice) -> _Limited | None:
+        """A bound that the host knows, or that is the variable of a serial loop, over a range that it knows, and a constant."""
+        integers = self._unit.host_integers
+        host = bound.host if isinstance(bound, Extent) else host_expression(self._unit, self._scope, bound)
+        if host is not None:
+            known = integers.of(host)
+            return _Limited(bound if isinstance(bound, Extent) else self._host(host, part), known, known)
+        assert not isinstance(bound, Extent)
+        moved = self._moved(bound)
+        if moved is None or moved[0].slot.name not in self._unit.serial_ranges:
+            return None
+        variable, more = moved
+        start, stop, step = self._unit.serial_ranges[variable.slot.name]
+        by = constant_of(step)
+        if not by:
+            return None
+        first, behind = integers.of(start) + Poly.const(more), integers.of(stop) + Poly.const(more)
+        ends = (first, behind - Poly.const(1)) if by > 0 else (behind + Poly.const(1), first)
+        return _Limited(plus(self._turn(variable, part), number(more)), *ends)
+
+    def _moved(self, node: ast.expr) -> tuple[SlotRef, int] | None:
+        """``i`` and ``c`` of ``i + c``, ``i - c`` and ``i``, where i is the variable of a serial loop."""
+        more = 0
+        match node:
+            case ast.BinOp(left, ast.Add(), ast.Constant(int(value))):
+                node, more = left, value
+            case ast.BinOp(left, ast.Sub(), ast.Constant(int(value))):
+                node, more = left, -value
+        bound = self._scope.names.get(node.id) if isinstance(node, ast.Name) else None
+        return (bound, more) if isinstance(bound, SlotRef) else None
+
+    def _turn(self, variable: SlotRef, part: ast.expr) -> Extent:
+        """The variable of a serial loop. Where a view is known, the loop's own name may mean something else."""
+        name = f"{SHARED}turn{variable.slot.index}"
+        self._scope.bind(name, variable)
+        return _named(name, part, None)
+
     def _counted(
         self, key: tuple[str, str], start: Extent, stop: Extent, step: int, size: Extent, part: ast.Slice
     ) -> tuple[Extent, Extent]:
@@ -340,6 +403,15 @@ class _Viewer:
 
     def _scalar(self, value: ast.expr, node: ast.AST) -> Extent:
         return computed(self._region, self._scope, value, node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """An integer, and what it is at least and at most."""
+
+    number: Extent
+    least: Poly
+    most: Poly
 
 
 def _multiple(node: ast.expr) -> tuple[int, str]:

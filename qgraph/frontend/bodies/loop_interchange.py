@@ -6,6 +6,9 @@ inside (loop interchange): a thread takes its element through all of them. Nothi
 turn needs stays in registers. Which of both it may be is what the dependence test says of the loop that comes of it. Legality
 as in Allen and Kennedy, Optimizing Compilers for Modern Architectures (2001), 5.2; privatisation, 5.3.
 
+Where a turn decides the range of the parallel loops, as in triangular ones, they go over the range that holds those of all
+turns, and a guard leaves out what is not the turn's.
+
 The tasks of a turn are straight-line code, but for loops inside where the turns are an axis. Reductions, faults and exits leave
 the loop as it is.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from qgraph.errors import DataRaceError
 from qgraph.frontend.bodies.array_contraction import Registers, uses_of
@@ -22,8 +25,10 @@ from qgraph.frontend.bodies.loop_fusion import prints
 from qgraph.frontend.dependence.loop_verdict import judge
 from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import LoopFacts
+from qgraph.frontend.inference.trip_counts import coefficient, on_host
 from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.program import (
     SLOTS,
     Axis,
@@ -39,7 +44,7 @@ from qgraph.ir.program import (
 )
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, nodes_of, words_of
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import assign, at_place, call_of, load, stored
+from qgraph.ir.trees import assign, at_place, call_of, load, parsed, stored, with_names
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import copied
@@ -95,6 +100,9 @@ class _Interchanger:
             return None
         if not self._over_one_range(loops) or not self._fits(tasks, touched):
             return None
+        space = self._space(loop, loops[0], variable)
+        if space is None:
+            return None
         merged = _Merged(self._unit, loops[0], moving)
         for task in tasks:
             merged.add(task)
@@ -103,9 +111,64 @@ class _Interchanger:
         registers = Registers(self._unit, [axis.variable for axis in loops[0].axes], own)
         merged.body = registers.promoted(merged.body)
         merged.names |= registers.casts
-        return self._as_axis(loop, merged, variable, registers) or self._inside(loop, merged, variable, registers)
+        if space.tests:
+            guarded = ast.If(space.guard(merged.name_of(variable)), merged.body, [])
+            merged.body = [at_place(guarded, merged.body[-1])]
+        taken = loop, merged, variable, space, registers
+        return self._as_axis(*taken) or self._inside(*taken)
 
-    def _as_axis(self, loop: Loop, merged: _Merged, variable: Slot, registers: Registers) -> TaskStatement | None:
+    def _space(self, loop: Loop, task: Task, variable: Slot) -> _Space | None:
+        """Where the iterations of ``task`` are, in all turns; None where the host does not know it."""
+        space = _Space(next((local for local, slot in task.scalars if slot == variable), ""))
+        for axis, known in zip(task.axes, self._unit.judged[task.name].axes, strict=True):
+            found = self._of_all_turns(loop, space, axis, known) if axis.on_device else (axis, known)
+            if found is None:
+                return None
+            space.axes.append(found[0])
+            space.facts.append(found[1])
+        return space
+
+    def _of_all_turns(
+        self, loop: Loop, space: _Space, axis: Axis, known: loop_facts.Axis
+    ) -> tuple[Axis, loop_facts.Axis] | None:
+        """The axis with the iterations of all turns, where its bounds are sums of the variable and what the host knows."""
+        begin, by, count = self._range(loop)
+        first, last = (coefficient(bound, space.turn) for bound in (known.start, known.stop))
+        upwards = constant_of(by)
+        # Of a window that moves it would be a small part.
+        if not (space.turn and upwards) or constant_of(known.step) != 1 or first is None or last is None or first == last:
+            return None
+        end = ast.BinOp(begin, ast.Add(), ast.BinOp(ast.BinOp(count, ast.Sub(), ast.Constant(1)), ast.Mult(), by))
+        least, most = (begin, end) if upwards > 0 else (end, begin)
+        low = self._in_turn(space, known.start, least if first > 0 else most)
+        high = self._in_turn(space, known.stop, most if last > 0 else least)
+        if low is None or high is None:
+            return None
+        step = ast.Constant(1)
+        extent = parsed(f"max(0, ({ast.unparse(high)}) - ({ast.unparse(low)}))")
+        if first:
+            space.tests.append(ast.Compare(copied(known.start), [ast.LtE()], [load(axis.variable)]))
+        if last:
+            space.tests.append(ast.Compare(load(axis.variable), [ast.Lt()], [copied(known.stop)]))
+        polys = tuple(map(self._unit.host_integers.of, (low, high, step, extent)))
+        held = loop_facts.Axis(known.variable, low, high, step, polys)
+        return replace(axis, start=low, step=step, count=extent, on_device=False), held
+
+    def _named(self, axis: Axis) -> Axis:
+        """``axis``, whose bounds are expressions of the host, over names of the host's values."""
+        start, count = (
+            part if isinstance(part, (ast.Name, ast.Constant)) else self._unit.host_value(part, axis.span, text="a range")
+            for part in (axis.start, axis.count)
+        )
+        return replace(axis, start=start, count=count)
+
+    def _in_turn(self, space: _Space, bound: ast.expr, turn: ast.expr) -> ast.expr | None:
+        """A bound of a parallel loop, as the host computes it, where the serial loop's variable is ``turn``."""
+        return on_host(self._unit, with_names(copied(bound), {space.turn: turn}))
+
+    def _as_axis(
+        self, loop: Loop, merged: _Merged, variable: Slot, space: _Space, registers: Registers
+    ) -> TaskStatement | None:
         """The loop whose iterations are those of all turns."""
         start, step, count = self._range(loop)
         name, integers = merged.name_of(variable), self._unit.host_integers
@@ -113,16 +176,16 @@ class _Interchanger:
         known = tuple(map(integers.of, (start, stop, step, count)))
         axis = Axis(name, start, step, count, on_device=False, span=loop.span)
         turns = loop_facts.Axis(name, start, stop, step, known)
-        return self._judged(loop, merged, merged.body, registers, [(axis, turns)])
+        return self._judged(loop, merged, merged.body, space, registers, [(axis, turns)])
 
-    def _inside(self, loop: Loop, merged: _Merged, variable: Slot, registers: Registers) -> TaskStatement | None:
+    def _inside(self, loop: Loop, merged: _Merged, variable: Slot, space: _Space, registers: Registers) -> TaskStatement | None:
         """The loop whose iterations go through all turns."""
         if any(isinstance(node, (ast.For, ast.While)) for statement in merged.body for node in ast.walk(statement)):
             return None
         start, step, count = self._range(loop)
         stop = ast.BinOp(copied(start), ast.Add(), ast.BinOp(count, ast.Mult(), copied(step)))
         turns = ast.For(stored(merged.name_of(variable)), call_of(_RANGE, start, stop, step), merged.body, [])
-        return self._judged(loop, merged, [at_place(turns, merged.body[-1])], registers, [])
+        return self._judged(loop, merged, [at_place(turns, merged.body[-1])], space, registers, [])
 
     def _range(self, loop: Loop) -> tuple[ast.expr, ast.expr, ast.expr]:
         assert loop.counter is not None
@@ -140,7 +203,7 @@ class _Interchanger:
         if task.role != "loop":
             return task.role == "serial" and task.effects.writes == {slot.name for _, slot in task.results}
         proved = task.verdict is not None and task.verdict.kind == "independent" and not task.races
-        return proved and not (task.reductions or task.on_device or task.results) and task.effects.writes <= self._arrays
+        return proved and not (task.reductions or task.results) and task.effects.writes <= self._arrays
 
     def _over_one_range(self, loops: Sequence[Task]) -> bool:
         first, *others = loops
@@ -160,6 +223,7 @@ class _Interchanger:
         loop: Loop,
         merged: _Merged,
         body: list[ast.stmt],
+        space: _Space,
         registers: Registers,
         more: Sequence[tuple[Axis, loop_facts.Axis]],
     ) -> TaskStatement | None:
@@ -168,7 +232,7 @@ class _Interchanger:
         known = unit.judged[first.name]
         facts = replace(
             known,
-            axes=(*(each for _, each in more), *known.axes),
+            axes=(*(each for _, each in more), *space.facts),
             body=body,
             names=merged.names,
             span=loop.span,
@@ -195,7 +259,7 @@ class _Interchanger:
             first,
             name=unit.task_name(loop.span.line, "loop"),
             span=loop.span,
-            axes=(*(axis for axis, _ in more), *first.axes),
+            axes=(*(axis for axis, _ in more), *map(self._named, space.axes)),
             body=tuple(body),
             names=merged.names,
             effects=Effects(
@@ -208,6 +272,21 @@ class _Interchanger:
         )
         unit.judged[task.name] = facts
         return TaskStatement(task)
+
+
+@dataclass(slots=True)
+class _Space:
+    """The axes of a parallel loop in all turns; where ``tests`` hold, an iteration is one of turn ``turn``, a name in them."""
+
+    turn: str
+    axes: list[Axis] = field(default_factory=list)
+    facts: list[loop_facts.Axis] = field(default_factory=list)
+    tests: list[ast.expr] = field(default_factory=list)
+
+    def guard(self, turn: str) -> ast.expr:
+        """The tests together, of the turn that is called so."""
+        tests = [with_names(copied(each), {self.turn: load(turn)}) for each in self.tests]
+        return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
 
 def _in_order(tasks: Sequence[Task], moving: Set[str], variable: Slot) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Loop, Statement, Task, TaskStatement
 from qgraph.ir.trees import names_in, operands_of, parsed, parts_of, with_operands
@@ -64,7 +65,7 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
         if known is None:
             return None
         return _named(unit, task, inner, known), True, _LANES_APART
-    along = [read for read in reads if _coefficient(read.last, inner.variable) == 1]
+    along = [read for read in reads if coefficient(read.last, inner.variable) == 1]
     broadcast = False
     if known is not None:
         # All threads run through the same range: what depends on it alone is one element for all of them.
@@ -74,7 +75,7 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
         whole = [read.array for read in along if isinstance(read.index, ast.Name)]
         if not whole or not names_in(inner.start) & inner.varying:
             return None
-        outer = _on_host(unit, task.axes[0].count)
+        outer = on_host(unit, task.axes[0].count)
         assert outer is not None, "a count that the host knows is a host value"
         size = unit.shape_of(unit.host_name(unit.leaves[whole[0]]))
         length = parsed(f"{size}[0] // max(1, {ast.unparse(outer)})")
@@ -88,7 +89,7 @@ def _streams(task: Task, reads: Sequence[_Read], inner: InnerLoop) -> bool:
     """
     axes = {axis.variable for axis in task.axes}
     own = [read for read in reads if _varies(read, inner) and names_in(read.index) & axes]
-    return all(axes <= names_in(read.index) and _coefficient(read.last, inner.variable) == 1 for read in own) and own != []
+    return all(axes <= names_in(read.index) and coefficient(read.last, inner.variable) == 1 for read in own) and own != []
 
 
 def _named(unit: ProgramBuilder, task: Task, inner: InnerLoop, length: ast.expr) -> str:
@@ -123,7 +124,7 @@ def inner_loop(task: Task) -> InnerLoop | None:
         ] if task.names.get(name) is builtins.range:
             before = task.body[: task.body.index(loop)]
             outer = task.axes[-1].variable
-            near = {outer} | {each for each, value in _assigned(before) if abs(_coefficient(value, outer) or 0) == 1}
+            near = {outer} | {each for each, value in _assigned(before) if abs(coefficient(value, outer) or 0) == 1}
             varying = frozenset({*(axis.variable for axis in task.axes), *names_assigned(before)})
             return InnerLoop(loop, variable, start, stop, frozenset(near), varying)
     return None
@@ -164,7 +165,7 @@ def _runs_outside(read: _Read, inner: InnerLoop) -> bool:
     """Whether neighbouring threads, each with an iteration of the parallel loop, read neighbouring elements."""
     if not _varies(read, inner):
         return False
-    return any(abs(_coefficient(read.last, name) or 0) == 1 for name in inner.outer)
+    return any(abs(coefficient(read.last, name) or 0) == 1 for name in inner.outer)
 
 
 def _varies(read: _Read, inner: InnerLoop) -> bool:
@@ -172,19 +173,22 @@ def _varies(read: _Read, inner: InnerLoop) -> bool:
     return inner.variable in names_in(read.index)
 
 
-def _coefficient(node: ast.expr, name: str) -> int | None:
+def coefficient(node: ast.expr, name: str) -> int | None:
     """How often ``name`` is added in ``node``: 0, 1, -1 and so on, None where it is part of anything but a sum."""
     match node:
         case ast.Name(id=found):
             return int(found == name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value = _coefficient(operand, name)
+            value = coefficient(operand, name)
             return None if value is None else -value
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
-            first, second = _coefficient(left, name), _coefficient(right, name)
+            first, second = coefficient(left, name), coefficient(right, name)
             if first is None or second is None:
                 return None
             return first + second if isinstance(op, ast.Add) else first - second
+        case ast.BinOp(left=left, op=ast.Mult(), right=right) if (factor := constant_of(left)) is not None:
+            value = coefficient(right, name)
+            return None if value is None else factor * value
     return None if name in names_in(node) else 0
 
 
@@ -192,14 +196,14 @@ def _coefficient(node: ast.expr, name: str) -> int | None:
 
 
 def _known_length(unit: ProgramBuilder, inner: InnerLoop) -> ast.expr | None:
-    start, stop = _on_host(unit, inner.start), _on_host(unit, inner.stop)
+    start, stop = on_host(unit, inner.start), on_host(unit, inner.stop)
     if start is None or stop is None:
         return None
     text = f"min(max(({ast.unparse(stop)}) - ({ast.unparse(start)}), 0), {_MOST})"
     return parsed(text)
 
 
-def _on_host(unit: ProgramBuilder, node: ast.expr) -> ast.expr | None:
+def on_host(unit: ProgramBuilder, node: ast.expr) -> ast.expr | None:
     """A bound in a body as an expression of the host: Python integers, and their sums and products, which cannot fail."""
     values: Mapping[str, str] = {value.name: value.source for value in unit.host_values}
     match node:
@@ -216,5 +220,5 @@ def _on_host(unit: ProgramBuilder, node: ast.expr) -> ast.expr | None:
             shape = None if leaf is None else unit.shape_of(unit.host_name(leaf))
             return None if shape is None else parsed(f"{shape}[{axis}]")
         case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()) | ast.UnaryOp(op=ast.USub()):
-            return with_operands(node, [_on_host(unit, operand) for operand in operands_of(node)])
+            return with_operands(node, [on_host(unit, operand) for operand in operands_of(node)])
     return None

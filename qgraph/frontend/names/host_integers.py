@@ -131,7 +131,7 @@ class HostIntegers:
         if known:
             if (function is min or function is max) and len(known) > 1:
                 rest = [each for each in known if each.constant is None or each.constant > 0]
-                if function is max and any(map(_is_natural, rest)):
+                if function is max and any(map(never_negative, rest)):
                     # An extent is not below 0.
                     known = rest
                 return functools.reduce(minimum if function is min else maximum, known)
@@ -171,7 +171,7 @@ class HostIntegers:
                 followed = all(b is not None or is_none(e) for b, e in zip(bounds, (lower, upper), strict=True))
                 if not step or count is None or not followed:
                     return None
-                part = kept(SlicedDimension(ZERO, count), SliceIndex(bounds[0], bounds[1], step), _is_natural)
+                part = kept(SlicedDimension(ZERO, count), SliceIndex(bounds[0], bounds[1], step), never_negative)
                 return None if part is None else part.count
         return None
 
@@ -192,5 +192,6 @@ class HostIntegers:
         return UNDECIDED if found is None else compared(ast.NotEq(), found, ZERO)
 
 
-def _is_natural(poly: Poly) -> bool:
+def never_negative(poly: Poly) -> bool:
+    """Whether a number of the host is 0 or more, whatever the extents are."""
     return all(c >= 0 and all(symbol.kind in ("size", "flag") for symbol in monomial) for monomial, c in poly.terms)

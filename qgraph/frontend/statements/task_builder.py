@@ -310,10 +310,11 @@ class _Bounds:
     def reads(self) -> frozenset[str]:
         """Array leaves that the bounds read."""
         arrays = self._unit.array_dimensions()
-        read: set[str] = set()
-        for axis in self._device:  # The count is made of all three bounds.
-            read |= {self._unit.same.get(name, name) for name in occurrences([axis.count]) if name in arrays}
-        return frozenset(read)
+        # The count is made of all three bounds. Extents are no memory.
+        nodes = [node for axis in self._device for node in ast.walk(axis.count)]
+        sized = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "shape"}
+        names = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in sized}
+        return frozenset(self._unit.same.get(name, name) for name in names & arrays.keys())
 
     def settle(self, written: frozenset[str], span: Span, axes: list[Axis]) -> tuple[Task | None, Effects, tuple[Axis, ...]]:
         """Where the loop writes what its bounds are read from, a task that saves them in slots: Python reads them once.
