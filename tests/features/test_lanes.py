@@ -467,6 +467,40 @@ def test_in_device_loops(check, function, n, options):
         assert shares(kernel, *rows_of(n, n), 5)
 
 
+def rows_from_a_turn_on(y, a, x, steps):
+    for t in qgraph.serial(range(steps)):
+        for i in range(t, a.shape[0]):
+            s = 1.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * x[k]
+            y[i] += s / a.shape[1]
+
+
+def columns_up_to_a_turn(y, a, x, steps):
+    for t in qgraph.serial(range(steps)):
+        for j in range(min(t * t + 1, a.shape[1])):
+            most = x[t]
+            for k in range(a.shape[0]):
+                most = max(most, a[k, j] * x[k])
+            if most > 9:
+                continue
+            y[j] = most - t
+
+
+@pytest.mark.parametrize("function", [rows_from_a_turn_on, columns_up_to_a_turn])
+@pytest.mark.parametrize("n", [1, 5, 24, 41])
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_loops_of_which_the_device_counts_the_iterations(check, function, n, steps):
+    kernel = check(function, lambda: (*rows_of(n, n), min(n, steps)), tolerance=1e-9, noop=steps == 0)
+    assert shares(kernel, *rows_of(n, n), 5)
+
+
+@pytest.mark.needs("compiler")
+def test_code_of_loops_of_which_the_device_counts_the_iterations():
+    kernel = qgraph.kernel(rows_from_a_turn_on, backend="cuda")
+    assert "shfl.sync" in str(kernel.ptx(*rows_of(5, 5), 5, cc=(9, 0)))
+
+
 def test_lengths_may_change_from_call_to_call(rig):
     kernel = rig.kernel(csr)
     for lengths in (*LENGTHS.values(), *reversed(LENGTHS.values())):

@@ -51,7 +51,7 @@ def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
 def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
     """The name of the host value, ``Task.broadcast`` and ``Task.most_lanes``; None where nobody knows the length."""
     # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
-    if not task.axes or task.on_device or task.reductions or task.joined:
+    if not task.axes or task.reductions or task.joined:
         return None
     inner = inner_loop(task)
     if inner is None:
@@ -73,7 +73,7 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
         length = known
     else:
         whole = [read.array for read in along if isinstance(read.index, ast.Name)]
-        if not whole or not names_in(inner.start) & inner.varying:
+        if task.on_device or not whole or not names_in(inner.start) & inner.varying:
             return None
         outer = on_host(unit, task.axes[0].count)
         assert outer is not None, "a count that the host knows is a host value"

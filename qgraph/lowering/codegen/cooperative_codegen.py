@@ -38,10 +38,31 @@ def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> Sta
     """Threads along x have an iteration together, and those along y one each: with one along x as it was written.
 
     All lanes of a warp meet in the shuffles, so those behind the last iteration repeat that one, without its inner loop, and
-    store nothing.
+    store nothing. Where only the device knows how many iterations there are the blocks stride over them.
     """
-    count = product(task.axes)
     before, loop, after = parts_of(task.body)
+    if task.on_device:
+        return generated(
+            "before_all",
+            f"_n = {product(task.axes)}",
+            "_first = _wide(_cuda.blockIdx.x) * _cuda.blockDim.y",
+            # The whole block, and so all lanes.
+            "while _first < _n:",
+            "    _place = _assume_ge(_first + _cuda.threadIdx.y, 0)",
+            "    _t = _assume_ge(_min(_place, _n - 1), 0)",
+            "    _first += _wide(_cuda.gridDim.x) * _cuda.blockDim.y",
+            "    start",
+            "    before",
+            "    shares",
+            "    if _cuda.threadIdx.x == 0 and _place == _t:",
+            "        after",
+            before_all=prologue(task, dtypes),
+            start=unravel(task, "_t", task.axes),
+            before=before,
+            shares=_shares(loop, shared),
+            after=after,
+        )
+    count = product(task.axes)
     return generated(
         "_t = _assume_ge(_wide(_cuda.blockIdx.x) * _cuda.blockDim.y + _cuda.threadIdx.y, 0)",
         "if _cuda.blockDim.x == 1:",

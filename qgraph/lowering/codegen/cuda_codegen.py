@@ -226,7 +226,7 @@ class Kernels:
             # Updates that collide go to shared memory where that pays.
             extents = [*prologue(task, dtypes), *_counted(task)]
             body = binning(task, bins, extents, _numbered_iteration(task, reductions), several=_is_light(task))
-        elif task.on_device:
+        elif task.on_device and shared is None:
             stride = generated("_first = _cuda.grid(1)", "_stride = _cuda.gridsize(1)")
             loop = strided(_numbered_iteration(task, reductions), several=False)
             body = [*prologue(task, dtypes), *_counted(task), *stride, *loop]

@@ -171,7 +171,7 @@ class KernelNode:
     @property
     def sized(self) -> bool:
         """Whether the grid depends on host values."""
-        return bool(self._counts)
+        return bool(self._counts) or self._inside is not None
 
     def shape_for(self, host: tuple[int, ...]) -> Shape:
         """The blocks that cover all threads: at least 1, since an empty loop's kernel still runs, and returns at once.
@@ -179,6 +179,11 @@ class KernelNode:
         Raises:
             ArgumentError: there are more than CUDA can launch.
         """
+        if self.code.on_device:
+            assert self._inside is not None
+            # As many lanes as the loop inside has use for.
+            each = threads_per_row(1, host[self._inside], self.block, self.code.most_lanes or WARP)
+            return each._replace(blocks=self._most)
         extents = [math.prod(host[index] for index in counts) for counts in self._counts]
         threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
         if self.code.reduces:
