@@ -315,6 +315,8 @@ class _Merged:
         self.facts: list[LoopFacts] = []
         self._judged = unit.judged
         self._moving = moving
+        # The numbers that change from turn to turn, by the names that they have been given.
+        self._read: set[tuple[str, Slot]] = set()
         self._taken = ReservedNames(frozenset({_RANGE, *unit.leaves, *(value.name for value in unit.host_values)}), {})
 
     def name_of(self, slot: Slot) -> str:
@@ -335,7 +337,10 @@ class _Merged:
             self.facts.append(facts)
         for (local, slot), (written, _) in zip(renamed.scalars, task.scalars, strict=True):
             if slot.name in self._moving:
-                self.body.append(at_place(assign(local, load(self.name_of(slot))), task.body[0]))
+                # It is assigned once in a turn, before it is read.
+                if (local, slot) not in self._read:
+                    self.body.append(at_place(assign(local, load(self.name_of(slot))), task.body[0]))
+                self._read.add((local, slot))
                 continue
             self.scalars[local] = slot
             if facts is not None and written in facts.integers:

@@ -208,9 +208,9 @@ def _noted(plan: GraphPlan, node: Node) -> Node:
         return node
     names = ", ".join(f"`{name.rstrip('_')}`" for name in shared.accumulators)
     said = f"the loop at line {shared.line} only combines values in {names}"
-    when = (
-        "where it is long, and the iterations around it are too few for the device"
-        if node.tasks[0].broadcast
-        else "where it is long"
-    )
-    return replace(node, note=f"{said}: up to {WARP} threads share it {when}")
+    task = node.tasks[0]
+    when = "where it is long"
+    if task.broadcast and not task.on_device:
+        when = f"{when}, and the iterations around it are too few for the device"
+    most = (task.most_lanes if task.on_device else 0) or WARP
+    return replace(node, note=f"{said}: up to {most} threads share it {when}")

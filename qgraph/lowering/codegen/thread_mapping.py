@@ -207,19 +207,28 @@ def can_jam(task: Task) -> bool:
     The loop inside is run once for all of them (unroll and jam), so that they share what it loads. Each has the values, and the
     order of operations, that it has alone; which of independent iterations comes first is nobody's business.
     """
-    nodes = list(operations(task.body, task.names))
-    loops = [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]
+    _, body = _guarded(task)
+    nodes = list(operations(body, task.names))
+    loops = [statement for statement in body if isinstance(statement, (ast.For, ast.While))]
     if len(task.axes) != 2 or task.on_device or task.reductions or len(nodes) > _JAMMED:
         return False
     if len(loops) != 1 or not isinstance(loops[0], ast.For):
         return False
-    before, loop, after = parts_of(task.body)
+    before, loop, after = parts_of(body)
     if loop.orelse or not isinstance(loop.target, ast.Name) or has_loops(operations([*before, *loop.body, *after], task.names)):
         return False
-    if any(isinstance(node, (ast.Return, ast.Break, ast.Continue, ast.comprehension, ast.Lambda)) for node in walk(task.body)):
+    if any(isinstance(node, (ast.Return, ast.Break, ast.Continue, ast.comprehension, ast.Lambda)) for node in walk(body)):
         return False
     assigned = stored_in([*before, *loop.body, *after]) | {axis.variable for axis in task.axes} | {task.index_tuple}
     return loop.target.id not in assigned and all(_is_fixed(bound, assigned) for bound in _bounds(loop))
+
+
+def _guarded(task: Task) -> tuple[ast.expr, Sequence[ast.stmt]]:
+    """The test that all of an iteration is under, where it is one of numbers alone, and what is under it."""
+    match task.body:
+        case [ast.If(test=test, body=body, orelse=[])] if not any(isinstance(node, ast.Call) for node in ast.walk(test)):
+            return test, body
+    return ast.Constant(True), task.body
 
 
 def _bounds(loop: ast.For) -> list[ast.expr]:
@@ -253,7 +262,7 @@ def _noted(program: Program, node: Node) -> Node:
         return node
     if not (node.first or node.then) and shared_loop(program, task) is not None:
         return node
-    line = parts_of(task.body)[1].lineno
+    line = parts_of(_guarded(task)[1])[1].lineno
     several = COARSENING * JAMMED_COLUMNS
     return replace(node, note=f"{several} neighbouring iterations run the loop at line {line} together where there are many")
 
@@ -261,9 +270,11 @@ def _noted(program: Program, node: Node) -> Node:
 def jammed(task: Task, dtypes: Dtypes) -> Statements:
     """As ``by_rows``, but that a thread with several rows has ``JAMMED_COLUMNS`` columns of each, a block apart, too."""
     rows, columns = (product([axis]) for axis in task.axes)
-    before, loop, after = parts_of(task.body)
+    test, body = _guarded(task)
+    before, loop, after = parts_of(body)
     own = stored_in([*before, *loop.body, *after]) | {axis.variable for axis in task.axes} | {task.index_tuple}
-    parts: dict[str, list[ast.stmt]] = {"begin": [], "inside": [], "end": []}
+    parts: dict[str, list[ast.stmt]] = {"place": [], "begin": [], "inside": [], "end": []}
+    tests: list[str] = []
     for part in range(COARSENING * JAMMED_COLUMNS):
         row, column = divmod(part, JAMMED_COLUMNS)
         start = generated(
@@ -271,7 +282,9 @@ def jammed(task: Task, dtypes: Dtypes) -> Statements:
             f"_column = _assume_u32(_left + {column} * _cuda.blockDim.x)",
         )
         new = {name: f"_part{part}_{name}" for name in own}
-        parts["begin"] += [*start, *renamed([*row_iteration(task)[: -len(task.body)], *before], new)]
+        parts["place"] += [*start, *renamed(row_iteration(task)[: -len(task.body)], new)]
+        tests += [ast.unparse(each) for each in renamed([ast.Expr(test)], new)]
+        parts["begin"] += renamed(before, new)
         parts["inside"] += renamed(loop.body, new)
         parts["end"] += renamed(after, new)
     return generated(
@@ -283,10 +296,12 @@ def jammed(task: Task, dtypes: Dtypes) -> Statements:
         "_row = _assume_u32(_row * _down)",
         "before",
         f"if _across > 1 and _down > 1 and _row + {COARSENING - 1} < {rows} and _left + _cuda.blockDim.x < {columns}:",
-        "    begin",
-        "    together",
-        "    end",
-        "    return",
+        "    place",
+        f"    if {' and '.join(dict.fromkeys(tests))}:",
+        "        begin",
+        "        together",
+        "        end",
+        "        return",
         f"_stop = _min({rows}, _row + _down)",
         f"_right = _min({columns}, _left + _across * _cuda.blockDim.x)",
         "while _row < _stop:",
@@ -300,6 +315,7 @@ def jammed(task: Task, dtypes: Dtypes) -> Statements:
         before=prologue(task, dtypes),
         together=_run(loop, parts["inside"]),
         iteration=row_iteration(task),
+        place=parts["place"],
         begin=parts["begin"],
         end=parts["end"],
     )
