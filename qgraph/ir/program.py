@@ -187,6 +187,8 @@ class Task:
     index_tuple: str = ""
     # Slots that the body reads: (local name, slot), loaded once at its start.
     scalars: tuple[tuple[str, Slot], ...] = ()
+    # Numbers that the kernel around the body assigns: the variables of a loop, in a copy of its body.
+    given: frozenset[str] = frozenset()
     # Names of arrays that are looked up once at its start.
     selections: tuple[Selection, ...] = ()
     # Kernel scalars that a one-thread body assigns: (local name, slot), stored at its end.

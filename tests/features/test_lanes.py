@@ -487,7 +487,19 @@ def columns_up_to_a_turn(y, a, x, steps):
             y[j] = most - t
 
 
-@pytest.mark.parametrize("function", [rows_from_a_turn_on, columns_up_to_a_turn])
+def products_with_a_column_of_the_turn(y, a, x, steps):
+    for t in qgraph.serial(range(steps)):
+        for j in range(t, a.shape[1]):
+            s = 0.0
+            for k in range(a.shape[0]):
+                s += a[k, t] * a[k, j]
+            y[j] += s * x[t]
+
+
+DEVICE_COUNTS = [rows_from_a_turn_on, columns_up_to_a_turn, products_with_a_column_of_the_turn]
+
+
+@pytest.mark.parametrize("function", DEVICE_COUNTS)
 @pytest.mark.parametrize("n", [1, 5, 24, 41])
 @pytest.mark.parametrize("steps", [0, 1, 5])
 def test_loops_of_which_the_device_counts_the_iterations(check, function, n, steps):
@@ -496,9 +508,9 @@ def test_loops_of_which_the_device_counts_the_iterations(check, function, n, ste
 
 
 @pytest.mark.needs("compiler")
-def test_code_of_loops_of_which_the_device_counts_the_iterations():
-    kernel = qgraph.kernel(rows_from_a_turn_on, backend="cuda")
-    assert "shfl.sync" in str(kernel.ptx(*rows_of(5, 5), 5, cc=(9, 0)))
+@pytest.mark.parametrize("function", DEVICE_COUNTS)
+def test_code_of_loops_of_which_the_device_counts_the_iterations(function):
+    assert "shfl.sync" in str(qgraph.kernel(function, backend="cuda").ptx(*rows_of(5, 5), 5, cc=(9, 0)))
 
 
 def test_lengths_may_change_from_call_to_call(rig):

@@ -19,6 +19,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Loop, Statement, Task, TaskStatement
 from qgraph.ir.trees import names_in, operands_of, parsed, parts_of, with_operands
+from qgraph.operations import intrinsics
 from qgraph.source import copied
 
 # More inner iterations than this make no difference, and it fits 64 bits whatever the arguments are.
@@ -57,7 +58,7 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
     if inner is None:
         return None
     known = _known_length(unit, inner)
-    reads = list(_reads(unit, inner.loop))
+    reads = list(_reads(unit, task, inner.loop))
     if len(task.axes) > 1 and (known is None or not _streams(task, reads, inner)):
         return None
     if any(_runs_outside(read, inner) for read in reads):
@@ -149,7 +150,7 @@ class _Read:
     last: ast.expr
 
 
-def _reads(unit: ProgramBuilder, loop: ast.For) -> Iterator[_Read]:
+def _reads(unit: ProgramBuilder, task: Task, loop: ast.For) -> Iterator[_Read]:
     for statement in loop.body:
         for node in ast.walk(statement):
             if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
@@ -158,7 +159,15 @@ def _reads(unit: ProgramBuilder, loop: ast.For) -> Iterator[_Read]:
             parts = parts_of(node)
             if leaf is not None and isinstance(leaf.type, ArrayType) and len(parts) == leaf.type.ndim > 0:
                 first = leaf.type.layout == "F" and leaf.type.ndim > 1
-                yield _Read(leaf.name, node.slice, parts[0 if first else -1])
+                yield _Read(leaf.name, node.slice, _without_assumption(task, parts[0 if first else -1]))
+
+
+def _without_assumption(task: Task, index: ast.expr) -> ast.expr:
+    """An index of which the compiler is told that it is not negative."""
+    match index:
+        case ast.Call(func=ast.Name(id=name), args=[bare, _]) if task.names.get(name) is intrinsics.assume_ge:
+            return bare
+    return index
 
 
 def _runs_outside(read: _Read, inner: InnerLoop) -> bool:

@@ -177,8 +177,8 @@ def purity_analysis(program: Program, task: Task) -> PurityAnalysis:
     arrays = {name: Array(frozenset({name}), type_.ndim) for name, type_ in types.items() if isinstance(type_, ArrayType)}
     for selection in task.selections:
         arrays[selection.local] = Array(frozenset(selection.leaves), arrays[selection.leaves[0]].ndim)
-    numbers = {axis.variable for axis in task.axes} | {name for name, _ in task.scalars} | (types.keys() - arrays.keys())
-    numbers |= {value.name for value in program.host_values} | ({task.index_tuple} - {""})
+    numbers = {axis.variable for axis in task.axes} | {name for name, _ in task.scalars} | task.given
+    numbers |= (types.keys() - arrays.keys()) | {value.name for value in program.host_values} | ({task.index_tuple} - {""})
     indices = {task.index_tuple: len(task.axes)} if task.index_tuple else {}
     return PurityAnalysis(arrays, frozenset(numbers), task.names, indices).with_names_of(task.body)
 

@@ -318,7 +318,8 @@ def stepping(node: Node, counter: Counter) -> tuple[Node, list[ast.stmt]]:
         return node, []
     assert node.task is not None
     names = {local for local, _, _ in found}
-    task = replace(node.task, scalars=tuple(each for each in node.task.scalars if each[0] not in names))
+    scalars = tuple(each for each in node.task.scalars if each[0] not in names)
+    task = replace(node.task, scalars=scalars, given=node.task.given | names)
     lines = [f"{local} = {SLOTS.name}[{slot.index}] + {COPY.name} * ({ast.unparse(step)})" for local, slot, step in found]
     return replace(node, task=task), generated("\n".join(lines))
 
