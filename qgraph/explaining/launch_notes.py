@@ -24,7 +24,7 @@ def launch_note(code: TaskCode, extents: Sequence[Sequence[int]], block_size: in
     if code.single:
         return "one thread: its statements have an order"
     if code.on_device:
-        shared = f", of which up to {code.most_lanes or WARP} threads share an iteration" if code.lanes else ""
+        shared = f", of which up to {WARP} threads share an iteration" if code.lanes else ""
         why = "only the device knows how many iterations there are"
         return f"as many blocks of {block} as run at once, which stride{shared}: {why}"
     if len(code.counts) > 1:

@@ -212,5 +212,4 @@ def _noted(plan: GraphPlan, node: Node) -> Node:
     when = "where it is long"
     if task.broadcast and not task.on_device:
         when = f"{when}, and the iterations around it are too few for the device"
-    most = (task.most_lanes if task.on_device else 0) or WARP
-    return replace(node, note=f"{said}: up to {most} threads share it {when}")
+    return replace(node, note=f"{said}: up to {WARP} threads share it {when}")

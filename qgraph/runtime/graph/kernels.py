@@ -182,8 +182,7 @@ class KernelNode:
         if self.code.on_device:
             assert self._inside is not None
             # As many lanes as the loop inside has use for.
-            each = threads_per_row(1, host[self._inside], self.block, self.code.most_lanes or WARP)
-            return each._replace(blocks=self._most)
+            return threads_per_row(1, host[self._inside], self.block)._replace(blocks=self._most)
         extents = [math.prod(host[index] for index in counts) for counts in self._counts]
         threads = extents[0] if len(extents) == 1 else sum(-(-extent // WARP) * WARP for extent in extents)
         if self.code.reduces:
