@@ -144,8 +144,8 @@ class SimulatorExecutable:
         if code.single:
             return Shape(1, 1)
         if code.on_device:
-            inside = call.host[self._hosts[code.lanes]] if code.lanes else 0
-            return threads_per_row(1, inside, _BLOCK, _BLOCK)._replace(blocks=_STRIDED_GRID)
+            each = threads_per_row(1, call.host[self._hosts[code.lanes]], _BLOCK, _BLOCK) if code.lanes else Shape(1, _BLOCK)
+            return each._replace(blocks=_STRIDED_GRID)
         extents = [math.prod(call.host[self._hosts[name]] for name in names) for names in code.counts]
         if len(extents) > 1:
             return Shape(-(-sum(-(-extent // WARP) * WARP for extent in extents) // _BLOCK), _BLOCK)
