@@ -68,6 +68,50 @@ def test_sizes_that_only_the_device_knows(check: Any) -> None:
     check(of_sizes_of_the_device, lambda: (numbers(4, 4), numbers(4, 4, seed=1), numbers(4)), tolerance=1e-10)
 
 
+def of_unlike_operands(a: Any, b: Any, matrix: Any, row: Any, column: Any, n: Any) -> None:
+    k, m = n[0], n[1]
+    matrix[:, :m] = a[:, :k] @ b[:k, :m]
+    row[:m] = a[1, :k] @ b[:k, :m]
+    column[:] = a[:, :k] @ b[:k, 0]
+
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint32", "int64", "uint64", "float32", "float64", "complex64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("other", ["bool", "int8", "uint8", "float32"])
+def test_products_of_all_types(check: Any, dtype: str, other: str) -> None:
+    def operand(dtype: str, seed: int) -> np.ndarray:
+        kind = np.dtype(dtype).kind
+        return (
+            numbers(5, 5, seed=seed) > 1
+            if kind == "b"
+            else (numbers(5, 5, seed=seed) * (1 if kind in "fc" else 31)).astype(dtype)
+        )
+
+    def arguments() -> tuple[Any, ...]:
+        a, b = operand(dtype, 1), operand(other, 2)
+        found = np.zeros((5, 5), (a @ b).dtype)
+        return a, b, found, found[0].copy(), found[1].copy(), np.array([4, 3])
+
+    check(of_unlike_operands, arguments, tolerance=1e-5)
+
+
+def of_lengths_that_differ(a: Any, b: Any, y: Any, n: Any) -> None:
+    y[:] = a[: n[0]] @ b[: n[1]]
+
+
+def test_products_of_lengths_that_only_the_device_knows(rig: Any) -> None:
+    a, y = numbers(5, 5), np.zeros(5)
+    rig.run(rig.kernel(of_lengths_that_differ), a[0], a, y, np.array([3, 3]))
+    np.testing.assert_allclose(y, a[0, :3] @ a[:3], rtol=1e-12)
+    # NumPy repeats no length of 1 there.
+    for lengths in ([3, 4], [1, 4], [4, 1]):
+        with pytest.raises(qgraph.ArgumentError, match=r"have different lengths|has length"):
+            rig.run(rig.kernel(of_lengths_that_differ), a[0], a, y, np.array(lengths))
+            qgraph.synchronize()
+
+
 def loops_over_elements(x: Any, a: Any, y: Any) -> Any:
     total = 0.0
     for v, row in zip(x, a):

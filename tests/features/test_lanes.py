@@ -496,6 +496,20 @@ def products_with_a_column_of_the_turn(y, a, x, steps):
             y[j] += s * x[t]
 
 
+def sparse_rows_from_a_turn_on(y, values, columns, starts, x):
+    for t in qgraph.serial(range(3)):
+        for i in range(t, y.shape[0]):
+            s = 0.0
+            for k in range(starts[i], starts[i + 1]):
+                s += values[k] * x[columns[k]]
+            y[i] += s
+
+
+@pytest.mark.parametrize("lengths", ["hundreds", "no rows"])
+def test_sparse_rows_of_which_the_device_counts_the_iterations(check, lengths):
+    check(sparse_rows_from_a_turn_on, lambda: matrix(LENGTHS[lengths]), tolerance=1e-4, noop=lengths == "no rows")
+
+
 DEVICE_COUNTS = [rows_from_a_turn_on, columns_up_to_a_turn, products_with_a_column_of_the_turn]
 
 

@@ -206,20 +206,40 @@ def kept(x, y):
         y[i, i:] = rest[:] * 2.0 + row[0]
 
 
+def kept_beside_the_turn(x, y):
+    for i in qgraph.serial(range(1, x.shape[0] - 1)):
+        before, after = x[i - 1], x[i + 1]
+        y[i] = before + 2.0 * after
+        y[i, :2] = x[i + 1] @ x[:, :2]
+
+
 def behind_the_end(x, y):
-    for i in qgraph.serial(range(x.shape[0] + 3)):
+    for i in qgraph.serial(range(x.shape[1] + 3)):
         y[0, i:] += x[0, i:]
         y[1, :i] -= x[1, :i]
 
 
 def below_the_start(x, y):
-    for i in qgraph.serial(range(x.shape[0])):
+    for i in qgraph.serial(range(x.shape[1])):
         y[0, i - 2 :] += x[0, i - 2 :]
         y[1, : i - 2] -= x[1, : i - 2]
 
 
+def beside_the_start(x, y):
+    for i in qgraph.serial(range(2, x.shape[1])):
+        y[0, i - 2 :] += x[0, i - 2 :]
+        y[1, : i - 1] -= x[1, : i - 1]
+        y[2, 1 : i - 1] -= x[2, 1 : i - 1]
+
+
+def behind_its_own_end(x, y):
+    for i in qgraph.serial(range(x.shape[1])):
+        y[0, 2:i] += x[0, 2:i]
+        y[1, i:2] -= x[1, i:2]
+
+
 def nested(x, y):
-    n = x.shape[0]
+    n = x.shape[1]
     for i in qgraph.serial(range(n)):
         for k in qgraph.serial(range(1, n - 1)):
             y[i, k:] += x[k, k:] * x[i, : n - k]
@@ -227,15 +247,22 @@ def nested(x, y):
 
 
 def downwards(x, y):
-    n = x.shape[0]
+    n = x.shape[1]
     for i in qgraph.serial(range(n - 1, 0, -2)):
-        y[0, i:] += x[i, i:]
-        y[1, :i] += x[i, :i]
-        y[i, 1:i] -= x[0, 1:i]
+        y[0, i:] += x[0, i:]
+        y[1, :i] += x[1, :i]
+        y[2, 1:i] -= x[0, 1:i]
+
+
+def downwards_behind_the_end(x, y):
+    n = x.shape[1]
+    for i in qgraph.serial(range(n + 1, -3, -1)):
+        y[0, i:] += x[0, i:]
+        y[1, :i] += x[1, :i]
 
 
 def with_a_step(x, y):
-    for i in qgraph.serial(range(x.shape[0])):
+    for i in qgraph.serial(range(x.shape[1])):
         y[0, i::2] += x[0, i::2]
         y[1, :i:2] -= x[1, :i:2]
 
@@ -248,7 +275,10 @@ def two_arrays(x, y):
     y[1, :] = z[x.shape[1] :] + z[: x.shape[1]]
 
 
-SLICES = (kept, behind_the_end, below_the_start, nested, downwards, with_a_step, two_arrays)
+SLICES = (
+    *(kept, kept_beside_the_turn, behind_the_end, below_the_start, beside_the_start, behind_its_own_end),
+    *(nested, downwards, downwards_behind_the_end, with_a_step, two_arrays),
+)
 
 
 @pytest.mark.parametrize("fuse", [False, True])
