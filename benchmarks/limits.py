@@ -98,8 +98,8 @@ _WHY = {
         "lenet",
         "JAX",
     ): (
-        "level: half of the time is the host's, which hands 12 arrays and 3 products to the graph; it differs by 200 us between "
-        "processes of the same code, and why is not known"
+        "level: half of the time is the host's, which hands 12 arrays and 3 products to the graph; it differs by 200 us "
+        "between processes of the same code, and why is not known"
     ),
     ("npbench", "resnet", "JAX"): "its convolutions are cuDNN's; here they are the loops as written",
     ("npbench", "mandelbrot2", "JAX"): "each turn asks whether a point is left; JAX's version runs all turns",

@@ -84,7 +84,7 @@ def test_products_of_all_types(check: Any, dtype: str, other: str) -> None:
     def operand(dtype: str, seed: int) -> np.ndarray:
         kind = np.dtype(dtype).kind
         return (
-            numbers(5, 5, seed=seed) > 1
+            numbers(5, 5, seed=seed) > 2.6
             if kind == "b"
             else (numbers(5, 5, seed=seed) * (1 if kind in "fc" else 31)).astype(dtype)
         )

@@ -6,7 +6,7 @@ BLAS has none of integers, and PyTorch none on a GPU.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,12 +28,6 @@ from qgraph.source import as_written, copied, standing_for
 
 # The dimensions of the operands.
 _RANKS = frozenset({(2, 1), (1, 2), (2, 2)})
-# What sums of narrow numbers are added up in.
-_WIDE: Mapping[str, type[np.generic]] = {
-    **dict.fromkeys(("int8", "int16", "int32"), np.int64),
-    **dict.fromkeys(("uint8", "uint16", "uint32"), np.uint64),
-    "float16": np.float32,
-}
 _TOTAL = f"{ADDED}total"
 
 
@@ -77,10 +71,11 @@ def product_loop(region: Region, scope: Scope, node: ast.expr, operands: list[as
     rows = len(first.along) - 1
     along, texts = load(f"{ADDED}along"), (_line(operands[0], ranks[0], "[i, :]"), _line(operands[1], ranks[1], "[:, j]"))
     lengths = Lengths(region, scope, [first.along[-1].count], texts[:1], exact=True)
-    other = lengths.index(0, second.along[0].count, along, standing_for(copied(operands[1]), operands[1], texts[1]))
+    # No length of 1 is repeated, so that it is the same index.
+    lengths.index(0, second.along[0].count, along, standing_for(copied(operands[1]), operands[1], texts[1]))
     factors = [
         element(first, [*body.variables[:rows], along], scope, node, natural=True),
-        element(second, [other, *body.variables[rows:]], scope, node, natural=True),
+        element(second, [along, *body.variables[rows:]], scope, node, natural=True),
     ]
     place = element(made, body.variables, scope, node, natural=True)
     assert isinstance(place, ast.Subscript)
@@ -103,14 +98,14 @@ def _summed(scope: Scope, factors: Sequence[ast.expr], dtype: np.dtype[np.generi
         return ast.Constant(False), assign(_TOTAL, found)
     first, second = factors
     value: ast.expr = ast.BinOp(first, ast.Mult(), second)
-    # Narrow integers wrap when they are stored.
-    wide = _WIDE.get(dtype.name, dtype.type)
-    if wide is not dtype.type:
-        value = word(scope, wide, value)
     if dtype.kind != "f":
+        # Narrow integers wrap when they are stored.
+        wide = {"i": np.int64, "u": np.uint64}.get(dtype.kind, dtype.type)
         return word(scope, wide, ZERO.code), ast.AugAssign(stored(_TOTAL), ast.Add(), value)
+    float_type = np.float32 if dtype == np.float16 else dtype.type
     # BLAS adds in an order of its own, too.
-    return word(scope, wide, ZERO.code), assign(_TOTAL, word(scope, intrinsics.reassociable_add, load(_TOTAL), value))
+    step = word(scope, intrinsics.reassociable_add, load(_TOTAL), word(scope, float_type, value))
+    return word(scope, float_type, ZERO.code), assign(_TOTAL, step)
 
 
 def _is_part(scope: Scope, node: ast.expr) -> bool:
