@@ -401,6 +401,27 @@ MUTANTS = (
         "features/test_interchange.py",
     ),
     Mutant(
+        "a triangular loop has iterations of other turns",
+        "frontend/bodies/loop_interchange.py",
+        "        if space.tests:\n",
+        "        if False:\n",
+        "features/test_triangular_loops.py",
+    ),
+    Mutant(
+        "a slice may begin below the start",
+        "frontend/arrays/views.py",
+        "inside = (first.least, last.least - first.most,",
+        "inside = (last.least - first.most,",
+        "features/test_triangular_loops.py",
+    ),
+    Mutant(
+        "a call looks at each of its values",
+        "runtime/values/host_values.py",
+        '"length": "{0}"',
+        '"length": _IS_INTEGER',
+        "runtime/values/test_host_values.py",
+    ),
+    Mutant(
         "a length of 1 of the device is not repeated",
         "frontend/arrays/shape_checks.py",
         "return variable if factor.constant == 1 else",
