@@ -190,7 +190,7 @@ def test_turns_and_ranges_of_all_lengths(check, turns, n):
     assert AXIS in str(kernel.plan(*matrices(9), turns, n))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64", "uint64"])
 def test_bounds_of_any_type(check, dtype):
     number = np.dtype(dtype).type
     check(bounded, lambda: (*matrices(7), number(6), number(2)), fuse=True)
@@ -211,6 +211,13 @@ def kept_beside_the_turn(x, y):
         before, after = x[i - 1], x[i + 1]
         y[i] = before + 2.0 * after
         y[i, :2] = x[i + 1] @ x[:, :2]
+
+
+def kept_around_the_start(x, y):
+    for i in qgraph.serial(range(x.shape[0])):
+        before = x[i - 1]
+        y[i - 2] += before * i
+        y[:, i - 1] -= x[:, i - 3]
 
 
 def behind_the_end(x, y):
@@ -276,7 +283,7 @@ def two_arrays(x, y):
 
 
 SLICES = (
-    *(kept, kept_beside_the_turn, behind_the_end, below_the_start, beside_the_start, behind_its_own_end),
+    *(kept, kept_beside_the_turn, kept_around_the_start, behind_the_end, below_the_start, beside_the_start, behind_its_own_end),
     *(nested, downwards, downwards_behind_the_end, with_a_step, two_arrays),
 )
 

@@ -333,25 +333,30 @@ class _Viewer:
         """
         if size.host is None:
             return None
-        whole = self._host(size.host, part)
-        first = self._limits(ZERO if lower is None else lower, part)
-        last = self._limits(whole if upper is None else upper, part)
+        first = self._limits(ast.Constant(0) if lower is None else lower)
+        last = _Limited(size.host, *[self._unit.host_integers.of(size.host)] * 2) if upper is None else self._limits(upper)
         if first is None or last is None:
             return None
         inside = (first.least, last.least - first.most, self._unit.host_integers.of(size.host) - last.most)
         if not all(never_negative(least(each)) for each in inside):
             return None
-        length = plus(last.number, times(number(-1), first.number))
-        return first.number, length if self._keep else replace(length, bounds=(ast.unparse(part), size))
+        start, stop = (self._limited(each, part) for each in (first, last))
+        length = plus(stop, times(number(-1), start))
+        return start, length if self._keep else replace(length, bounds=(ast.unparse(part), size))
 
-    def _limits(self, bound: ast.expr | Extent, part: ast.Slice) -> _Limited | None:
+    def _limited(self, bound: _Limited, part: ast.Slice) -> Extent:
+        if isinstance(bound.value, ast.expr):
+            constant = constant_of(bound.value)
+            return self._host(bound.value, part) if constant is None else number(constant)
+        variable, more = bound.value
+        return plus(self._turn(variable, part), number(more))
+
+    def _limits(self, bound: ast.expr) -> _Limited | None:
         """A bound that the host knows, or that is the variable of a serial loop, over a range that it knows, and a constant."""
         integers = self._unit.host_integers
-        host = bound.host if isinstance(bound, Extent) else host_expression(self._unit, self._scope, bound)
+        host = host_expression(self._unit, self._scope, bound)
         if host is not None:
-            known = integers.of(host)
-            return _Limited(bound if isinstance(bound, Extent) else self._host(host, part), known, known)
-        assert not isinstance(bound, Extent)
+            return _Limited(host, integers.of(host), integers.of(host))
         moved = self._moved(bound)
         if moved is None or moved[0].slot.name not in self._unit.serial_ranges:
             return None
@@ -362,7 +367,7 @@ class _Viewer:
             return None
         first, behind = integers.of(start) + Poly.const(more), integers.of(stop) + Poly.const(more)
         ends = (first, behind - Poly.const(1)) if by > 0 else (behind + Poly.const(1), first)
-        return _Limited(plus(self._turn(variable, part), number(more)), *ends)
+        return _Limited(moved, *ends)
 
     def _moved(self, node: ast.expr) -> tuple[SlotRef, int] | None:
         """``i`` and ``c`` of ``i + c``, ``i - c`` and ``i``, where i is the variable of a serial loop."""
@@ -407,9 +412,9 @@ class _Viewer:
 
 @dataclass(frozen=True, slots=True)
 class _Limited:
-    """An integer, and what it is at least and at most."""
+    """An integer of the host, or the variable of a serial loop and what is added to it; and what it is at least and at most."""
 
-    number: Extent
+    value: ast.expr | tuple[SlotRef, int]
     least: Poly
     most: Poly
 

@@ -224,11 +224,17 @@ def can_jam(task: Task) -> bool:
 
 
 def _guarded(task: Task) -> tuple[ast.expr, Sequence[ast.stmt]]:
-    """The test that all of an iteration is under, where it is one of numbers alone, and what is under it."""
+    """The test that all of an iteration is under, where it is one of numbers and extents alone, and what is under it."""
     match task.body:
-        case [ast.If(test=test, body=body, orelse=[])] if not any(isinstance(node, ast.Call) for node in ast.walk(test)):
+        case [ast.If(test=test, body=body, orelse=[])] if not any(map(_is_asked, ast.walk(test))):
             return test, body
     return ast.Constant(True), task.body
+
+
+def _is_asked(node: ast.AST) -> bool:
+    """Whether it takes more than registers: a call, or an element. A mask leaves few neighbours together."""
+    extent = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(node, (ast.Call, ast.Subscript)) and not extent
 
 
 def _bounds(loop: ast.For) -> list[ast.expr]:
