@@ -326,8 +326,8 @@ MUTANTS = (
     Mutant(
         "a limit of no iterations is not refused",
         "runtime/values/host_values.py",
-        '"max_iter": " and {} >= 1"',
-        '"max_iter": ""',
+        '"max_iter": f"{_IS_INTEGER} and {{0}} >= 1"',
+        '"max_iter": _IS_INTEGER',
         "diagnostics/test_messages.py",
     ),
     Mutant(

@@ -43,7 +43,9 @@ def made():
 
     names = ("cuGraphCreate", "cuGraphAddEmptyNode", "cuGraphAddChildGraphNode", "cuGraphDestroy")
     driver = SimpleNamespace(**{name: name for name in names})
-    owner = SimpleNamespace(driver=driver, call=call, leaves={"x": 0, "y": 1}, record=lambda statement, arrays: arrays[0])
+    owner = SimpleNamespace(
+        driver=driver, call=call, leaves={"x": 0, "y": 1}, recorder=lambda statement: lambda arrays: arrays[0]
+    )
     return node.what.in_graph(node, owner), done, refused
 
 

@@ -126,7 +126,7 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
     task = SimpleNamespace(span=None, block=BlockShape((8, 2), 0, ""))
-    code = SimpleNamespace(plane=plane, task=task, share=lambda *, several: (1, 1))
+    code = SimpleNamespace(plane=plane, on_device=False, task=task, share=lambda *, several: (1, 1))
     node.code, node.block = code, 8
     most = 2**31 - 1
     assert node._over_plane((most, 2), several=False).times > 1
@@ -164,8 +164,18 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
 def test_shapes_of_loops_that_combine(extents, several, shape):
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
-    node.code = SimpleNamespace(plane="rows" if len(extents) > 1 else "", several=several, reduces=True)
+    node.code = SimpleNamespace(plane="rows" if len(extents) > 1 else "", several=several, reduces=True, on_device=False)
     node.block, node._resident, node._most, node._inside = 256, 900, 900, None
     node._multiprocessors = 132
     node._counts = (tuple(range(len(extents))),)
     assert node.shape_for(extents) == shape
+
+
+@pytest.mark.parametrize(("inside", "lanes"), [(3, 1), (12, 2), (40, 16), (4000, 32)])
+def test_lanes_of_loops_of_which_the_device_counts_the_iterations(inside, lanes):
+    kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
+    node = kernels.KernelNode.__new__(kernels.KernelNode)
+    node.code = SimpleNamespace(on_device=True)
+    node.block, node._most, node._inside, node._counts = 256, 900, 1, ()
+    assert node.sized
+    assert node.shape_for((7, inside)) == (900, lanes, 1, 256 // lanes, 1)
