@@ -171,7 +171,7 @@ def test_shapes_of_loops_that_combine(extents, several, shape):
     assert node.shape_for(extents) == shape
 
 
-@pytest.mark.parametrize(("inside", "lanes"), [(3, 1), (12, 2), (40, 16), (4000, 32)])
+@pytest.mark.parametrize(("inside", "lanes"), [(3, 1), (12, 8), (40, 16), (4000, 32)])
 def test_lanes_of_loops_of_which_the_device_counts_the_iterations(inside, lanes):
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
