@@ -410,8 +410,8 @@ MUTANTS = (
     Mutant(
         "a slice may begin below the start",
         "frontend/arrays/views.py",
-        "inside = (first.least, last.least - first.most,",
-        "inside = (last.least - first.most,",
+        "(limits[0][0], long, whole",
+        "(long, whole",
         "features/test_triangular_loops.py",
     ),
     Mutant(

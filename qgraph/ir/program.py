@@ -48,6 +48,10 @@ class Effects:
 # --- values known to the host, and places on the device ---------------------------------------------------------------
 
 
+# What a value of the host must satisfy.
+Check = Literal["", "step", "max_iter", "same", "size", "shape", "length"]
+
+
 @dataclass(frozen=True, slots=True)
 class HostValue:
     """An integer that the host computes before a launch, from shapes, scalar arguments and constants.
@@ -61,7 +65,7 @@ class HostValue:
     name: str
     source: str
     span: Span
-    check: Literal["", "step", "max_iter", "same", "size", "shape", "length"] = ""
+    check: Check = ""
     text: str = ""
     note: str = ""
 

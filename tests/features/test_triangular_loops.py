@@ -245,6 +245,24 @@ def behind_its_own_end(x, y):
         y[1, i:2] -= x[1, i:2]
 
 
+def windows_around_the_turn(x, y):
+    n = x.shape[1]
+    for i in qgraph.serial(range(1, n - 1)):
+        y[0, i] = np.sum(x[0, i - 1 : i + 2])
+        y[1, i - 1 : i + 2] += x[1, i - 1 : i + 2] * i
+    for i in qgraph.serial(range(n)):
+        y[2, i - 1 : i + 2] += x[2, i - 1 : i + 2]
+        y[0, i + 1 : i - 1] += 1.0
+
+
+def windows_of_two_speeds(x, y):
+    n = x.shape[1]
+    for i in qgraph.serial(range(n // 2)):
+        y[0, 2 * i : 2 * i + 2] += x[0, 2 * i : 2 * i + 2] * i
+        y[1, i : 2 * i] += x[1, i : 2 * i]
+        y[2, i : n - 1] -= x[2, i : n - 1]
+
+
 def nested(x, y):
     n = x.shape[1]
     for i in qgraph.serial(range(n)):
@@ -284,7 +302,7 @@ def two_arrays(x, y):
 
 SLICES = (
     *(kept, kept_beside_the_turn, kept_around_the_start, behind_the_end, below_the_start, beside_the_start, behind_its_own_end),
-    *(nested, downwards, downwards_behind_the_end, with_a_step, two_arrays),
+    *(windows_around_the_turn, windows_of_two_speeds, nested, downwards, downwards_behind_the_end, with_a_step, two_arrays),
 )
 
 

@@ -9,11 +9,11 @@ from qgraph.errors import ArgumentError
 from qgraph.frontend.arrays.views import computed
 from qgraph.frontend.inference.indexing import ONE, ZERO, placed
 from qgraph.frontend.names.bindings import Extent
-from qgraph.frontend.names.program_builder import Check
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import LengthOfOne
 from qgraph.ir.faults import Fault
+from qgraph.ir.program import Check
 from qgraph.source import as_written, copied
 
 _HINT = "the arrays of a statement have one shape; a length of 1 is repeated if it is an array's, or written: x[:, None]"

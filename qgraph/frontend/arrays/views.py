@@ -13,12 +13,13 @@ from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_whole, 
 from qgraph.frontend.inference.ranks import ViewWord, is_ellipsis, is_new_axis, known, new_array, rank, view_word
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, SlotRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.host_integers import never_negative
-from qgraph.frontend.names.program_builder import SHARED, Check, ProgramBuilder
+from qgraph.frontend.names.program_builder import SHARED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.inlining import bind_value
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Check
 from qgraph.ir.trees import at_place, is_none, load, parsed, parts_of
 from qgraph.operations import intrinsics
 from qgraph.polyhedral.symbolic_integers import Poly, least
@@ -181,11 +182,10 @@ class _Viewer:
         host = host_expression(self._unit, self._scope, part)
         if host is not None:
             return self._host(host, part)
-        moved = self._moved(part)
-        if moved is not None:
+        affine = self._affine(part)
+        if affine is not None:
             # It is what it is as long as its turn lasts.
-            variable, more = moved
-            return plus(self._turn(variable, part), number(more))
+            return self._extent(affine, part)
         name = f"{SHARED}{len(self._unit.slots)}_{part.lineno}_{part.col_offset}"
         self._scope.bind(name, bind_value(self._region, self._scope, part))
         return _named(name, part, None)
@@ -278,10 +278,6 @@ class _Viewer:
                 part,
                 "write a loop over a range",
             )
-        window = self._window(size, lower, upper) if step == 1 else None
-        if window is not None:
-            variable, factor, width = window
-            return times(number(factor), self._turn(variable, part)), self._host(width, part)
         within = self._within(size, lower, upper, part) if step == 1 else None
         if within is not None:
             return within
@@ -303,88 +299,74 @@ class _Viewer:
             stop = self._scalar(self._word(min, upper, most.code), upper)
         return self._counted(key, start, stop, step, size, part)
 
-    def _window(self, size: Extent, lower: ast.expr | None, upper: ast.expr | None) -> tuple[SlotRef, int, ast.expr] | None:
-        """``i``, ``c`` and ``k`` of ``c * i:c * i + k``, if the range of the serial loop of i lets no window stand out.
-
-        The host knows k, and c is a constant, perhaps 1.
-        """
-        match upper:
-            case ast.BinOp(start, ast.Add(), width) if lower is not None and ast.unparse(start) == ast.unparse(lower):
-                each, variable = _multiple(lower)
-                bound = self._scope.names.get(variable)
-                length = host_expression(self._unit, self._scope, width)
-                known = self._unit.serial_ranges.get(bound.slot.name) if isinstance(bound, SlotRef) and bound.natural else None
-                if not isinstance(bound, SlotRef) or known is None or length is None or size.host is None:
-                    return None
-                integers = self._unit.host_integers
-                last, many = integers.of(known[1]) - Poly.const(1), integers.of(length)
-                left = least(integers.of(size.host) - last * Poly.const(each) - many).constant
-                # Of a negative number nobody knows where the window ends.
-                sizes = all(number > 0 and all(symbol.kind == "size" for symbol in symbols) for symbols, number in many.terms)
-                return (bound, each, length) if sizes and left is not None and left >= 0 else None
-        return None
-
     def _within(
         self, size: Extent, lower: ast.expr | None, upper: ast.expr | None, part: ast.Slice
     ) -> tuple[Extent, Extent] | None:
-        """The start and the length of `i + c:b` or `b:i + c`, if the range of the serial loop of i lets nothing be clipped.
+        """The start and the length of `i + c:`, `1:i`, `2 * i:2 * i + k`, if the range of the serial loop of i clips nothing.
 
-        The host knows b, which may be left out.
+        Where both bounds move alike the host knows the length.
         """
         if size.host is None:
             return None
-        first = self._limits(ast.Constant(0) if lower is None else lower)
-        last = _Limited(size.host, *[self._unit.host_integers.of(size.host)] * 2) if upper is None else self._limits(upper)
+        integers = self._unit.host_integers
+        first = self._affine(lower or ast.Constant(0))
+        last = _Affine(None, 0, size.host) if upper is None else self._affine(upper)
         if first is None or last is None:
             return None
-        inside = (first.least, last.least - first.most, self._unit.host_integers.of(size.host) - last.most)
-        if not all(never_negative(least(each)) for each in inside):
+        limits, whole = [self._limits(each) for each in (first, last)], integers.of(size.host)
+        if limits[0] is None or limits[1] is None:
             return None
-        start, stop = (self._limited(each, part) for each in (first, last))
-        length = plus(stop, times(number(-1), start))
+        alike = first.variable is last.variable and first.factor == last.factor
+        long = integers.of(last.rest) - integers.of(first.rest) if alike else limits[1][0] - limits[0][1]
+        if not all(never_negative(least(each)) for each in (limits[0][0], long, whole - limits[1][1])):
+            return None
+        start = self._extent(first, part)
+        if alike:
+            none = constant_of(first.rest) == 0
+            return start, self._host(last.rest if none else ast.BinOp(last.rest, ast.Sub(), first.rest), part)
+        length = plus(self._extent(last, part), times(number(-1), start))
         return start, length if self._keep else replace(length, bounds=(ast.unparse(part), size))
 
-    def _limited(self, bound: _Limited, part: ast.Slice) -> Extent:
-        if isinstance(bound.value, ast.expr):
-            constant = constant_of(bound.value)
-            return self._host(bound.value, part) if constant is None else number(constant)
-        variable, more = bound.value
-        return plus(self._turn(variable, part), number(more))
-
-    def _limits(self, bound: ast.expr) -> _Limited | None:
-        """A bound that the host knows, or that is the variable of a serial loop, over a range that it knows, and a constant."""
-        integers = self._unit.host_integers
-        host = host_expression(self._unit, self._scope, bound)
+    def _affine(self, node: ast.expr) -> _Affine | None:
+        """What the host knows, or the variable of a serial loop, perhaps times a constant, plus or less what the host knows."""
+        host = host_expression(self._unit, self._scope, node)
         if host is not None:
-            return _Limited(host, integers.of(host), integers.of(host))
-        moved = self._moved(bound)
-        if moved is None or moved[0].slot.name not in self._unit.serial_ranges:
+            return _Affine(None, 0, host)
+        rest: ast.expr = ast.Constant(0)
+        match node:
+            case ast.BinOp(left, ast.Add(), right):
+                node, rest = left, right
+            case ast.BinOp(left, ast.Sub(), right):
+                node, rest = left, ast.copy_location(ast.UnaryOp(ast.USub(), right), right)
+        factor, name = _multiple(node)
+        bound, host = self._scope.names.get(name), host_expression(self._unit, self._scope, rest)
+        return _Affine(bound, factor, host) if isinstance(bound, SlotRef) and host is not None else None
+
+    def _limits(self, number: _Affine) -> tuple[Poly, Poly] | None:
+        """What ``number`` is at least and at most; None where only the device knows the range of its variable."""
+        integers = self._unit.host_integers
+        rest, variable = integers.of(number.rest), number.variable
+        if variable is None:
+            return rest, rest
+        if variable.slot.name not in self._unit.serial_ranges:
             return None
-        variable, more = moved
         start, stop, step = self._unit.serial_ranges[variable.slot.name]
-        by = constant_of(step)
+        by, factor, one = constant_of(step), Poly.const(number.factor), Poly.const(1)
         if not by:
             return None
-        first, behind = integers.of(start) + Poly.const(more), integers.of(stop) + Poly.const(more)
-        ends = (first, behind - Poly.const(1)) if by > 0 else (behind + Poly.const(1), first)
-        return _Limited(moved, *ends)
+        first, behind = integers.of(start), integers.of(stop)
+        ends = (first, behind - one) if by > 0 else (behind + one, first)
+        return ends[0] * factor + rest, ends[1] * factor + rest
 
-    def _moved(self, node: ast.expr) -> tuple[SlotRef, int] | None:
-        """``i`` and ``c`` of ``i + c``, ``i - c`` and ``i``, where i is the variable of a serial loop."""
-        more = 0
-        match node:
-            case ast.BinOp(left, ast.Add(), ast.Constant(int(value))):
-                node, more = left, value
-            case ast.BinOp(left, ast.Sub(), ast.Constant(int(value))):
-                node, more = left, -value
-        bound = self._scope.names.get(node.id) if isinstance(node, ast.Name) else None
-        return (bound, more) if isinstance(bound, SlotRef) else None
-
-    def _turn(self, variable: SlotRef, part: ast.expr) -> Extent:
-        """The variable of a serial loop. Where a view is known, the loop's own name may mean something else."""
-        name = f"{SHARED}turn{variable.slot.index}"
-        self._scope.bind(name, variable)
-        return _named(name, part, None)
+    def _extent(self, affine: _Affine, node: ast.expr) -> Extent:
+        constant = constant_of(affine.rest)
+        rest = self._host(affine.rest, node) if constant is None else number(constant)
+        if affine.variable is None:
+            return rest
+        # Where a view is known, the loop's own name may mean something else.
+        name = f"{SHARED}turn{affine.variable.slot.index}"
+        self._scope.bind(name, affine.variable)
+        return plus(times(number(affine.factor), _named(name, node, None)), rest)
 
     def _counted(
         self, key: tuple[str, str], start: Extent, stop: Extent, step: int, size: Extent, part: ast.Slice
@@ -411,12 +393,12 @@ class _Viewer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Limited:
-    """An integer of the host, or the variable of a serial loop and what is added to it; and what it is at least and at most."""
+class _Affine:
+    """``factor`` times the variable of a serial loop, None for none, and what the host knows."""
 
-    value: ast.expr | tuple[SlotRef, int]
-    least: Poly
-    most: Poly
+    variable: SlotRef | None
+    factor: int
+    rest: ast.expr
 
 
 def _multiple(node: ast.expr) -> tuple[int, str]:

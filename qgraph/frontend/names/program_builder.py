@@ -15,7 +15,7 @@ from qgraph.frontend.names.bindings import HostExpr
 from qgraph.frontend.names.host_integers import HostIntegers
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.faults import EarlyExits, Fault
-from qgraph.ir.program import Cast, Effects, HostValue, Selection, Temporary
+from qgraph.ir.program import Cast, Check, Effects, HostValue, Selection, Temporary
 from qgraph.ir.slots import Progress, Slot
 from qgraph.ir.trees import load, parsed
 from qgraph.language import Func
@@ -28,8 +28,6 @@ from qgraph.source import Span
 ADDED = "."
 # Names that mean the same in every function: the integers of views.
 SHARED = f"{ADDED}{ADDED}"
-
-Check = Literal["", "step", "max_iter", "same", "size", "shape", "length"]
 
 
 def _with_ones(leaf: Leaf) -> tuple[ast.expr, ...]:

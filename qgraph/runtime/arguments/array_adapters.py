@@ -30,6 +30,8 @@ _DLPACK_HOST = (1, 3)  # host memory, pinned host memory
 _DLPACK_CUDA = (2, 13)  # device memory, managed memory
 
 _LEGACY_STREAM = 1
+# A class, which takes longer to make than to look at a stream.
+_HANDLE_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)
 
 DTYPE_NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -191,10 +193,6 @@ def _torch_stream(value: Any) -> StreamFinder | None:
     if not value.is_cuda:
         return None
     return torch_stream(sys.modules["torch"], value.get_device())
-
-
-# A class, which takes longer to make than all else here.
-_HANDLE_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)
 
 
 def _cupy_stream(value: Any) -> StreamFinder | None:
