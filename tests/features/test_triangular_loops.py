@@ -261,6 +261,8 @@ def windows_of_two_speeds(x, y):
         y[0, 2 * i : 2 * i + 2] += x[0, 2 * i : 2 * i + 2] * i
         y[1, i : 2 * i] += x[1, i : 2 * i]
         y[2, i : n - 1] -= x[2, i : n - 1]
+    for i in qgraph.serial(range(n - 1)):
+        y[0, 2 * i : 2 * i + 2] += x[1, 2 * i : 2 * i + 2]
 
 
 def nested(x, y):
