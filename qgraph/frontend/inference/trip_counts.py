@@ -65,8 +65,8 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
         # Neighbouring threads read neighbouring elements, in as many rows as lanes share an iteration.
         if known is None:
             return None
-        # Where nobody knows how many iterations there are: the triangle of 3200 columns of 4000 took an H200 423, 363 and 292
-        # ms with 8, 16 and 32 lanes.
+        # Where nobody knows how many iterations there are: correlation in ``benchmarks.npbench``, a triangle of 3200 columns of
+        # 4000, took an H200 423, 363 and 292 ms with 8, 16 and 32 lanes.
         return _named(unit, task, inner, known), True, 0 if task.on_device else _LANES_APART
     along = [read for read in reads if coefficient(read.last, inner.variable) == 1]
     broadcast = False
