@@ -74,8 +74,8 @@ _WHY = {
     ),
     ("npbench", "contour_integral", "JAX"): "as against CuPy; and JAX's version factors the matrices of all points together",
     ("npbench", "correlation", "JAX"): (
-        "JAX's version is one product of matrices, at some 40 TFLOP/s, which is more than there are without tensor cores; here a "
-        "thread adds up eight elements at once"
+        "JAX's version is one product of matrices, at some 40 TFLOP/s, more than there are without tensor cores; here a thread "
+        "adds up eight elements at once"
     ),
     ("npbench", "covariance:", "JAX"): "as of correlation",
     ("npbench", "doitgen", "JAX"): "the product comes from PyTorch, and is copied to its place",
