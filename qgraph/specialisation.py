@@ -28,6 +28,9 @@ from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import assembler, with_arrays
 from qgraph.runtime.values.temporaries import Temporaries
 
+# Where many threads wait for work. A core of a CPU is through a nest of serial loops sooner than all cores meet at each front.
+_IN_FRONTS = ("cuda", "sim")
+
 Aliases = tuple[tuple[int, int, str], ...]
 
 
@@ -233,7 +236,8 @@ class Variant:
             given = (self.source, self.types, self.leaves, pairs, self.global_arrays)
             checks = self._checks or self.options.bounds_check
             fuse = self.options.fuse and not checks
-            program = build_program(*given, fuse=fuse, checks_indices=checks, rings=self._rings)
+            fronts = fuse and self.backend in _IN_FRONTS
+            program = build_program(*given, fuse=fuse, fronts=fronts, checks_indices=checks, rings=self._rings)
         if not self._profiles:
             return program
         from qgraph.lowering.instrumentation.stamps import with_words

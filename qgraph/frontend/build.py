@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-from qgraph.errors import ArgumentError, KernelSyntaxError
+from qgraph.errors import ArgumentError, KernelSyntaxError, QGraphError
 from qgraph.frontend import binning, matrices_in_loops, places_of_true
 from qgraph.frontend.arrays import array_reductions, assignments, new_arrays
 from qgraph.frontend.bodies.array_contraction import contract_arrays
@@ -21,7 +22,7 @@ from qgraph.frontend.inference.float_type import float_type_of
 from qgraph.frontend.inference.trip_counts import with_inner_lengths
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, ScalarRef, StructRef, ViewRef, bind_type
 from qgraph.frontend.names.function_frame import Frame, Structure
-from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.names.program_builder import Fronts, ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
 from qgraph.frontend.statements import branches, loops, temporaries
 from qgraph.frontend.statements.inlining import enter_function, pruned
@@ -48,6 +49,7 @@ def build_program(
     global_arrays: tuple[GlobalArray, ...] = (),
     *,
     fuse: bool = False,
+    fronts: bool = False,
     checks_indices: bool = False,
     rings: Namespace | None = None,
 ) -> Program:
@@ -60,6 +62,7 @@ def build_program(
         aliases: pairs of leaf names that share memory, and how.
         global_arrays: arrays in global variables that are passed besides the arguments; it may use fewer of them.
         fuse: join neighbouring loops where that changes nothing.
+        fronts: nests of serial loops may run along wavefronts, where that changes nothing.
         checks_indices: every index of a view, even one that is surely not negative, is the operand of ``wrap_index`` in bodies:
             whoever checks it there finds the extent of the view as well.
         rings: the variable ``ring`` in it holds the array that takes what is published; None where nobody watches.
@@ -87,6 +90,8 @@ def build_program(
         used = "float64"
     if used != float_type:
         program = build(used)
+    if fronts:
+        program = _along_fronts(functools.partial(build, used), program)
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
@@ -94,6 +99,22 @@ def build_program(
     touched = frozenset(name for part in parts_of(program.body) for name in part.effects.touched)
     needed = tuple(each for each in program.temporaries if not each.computed or each.leaf.name in touched)
     return replace(program, temporaries=needed)
+
+
+def _along_fronts(build: Callable[[Fronts], Program], program: Program) -> Program:
+    """``program``, whose nests of serial loops each have the first schedule that keeps all dependences, if there is one."""
+    fronts = Fronts()
+    build(fronts)
+    for place, count in fronts.met.items():
+        for number in range(count):
+            try:
+                found = Fronts(chosen={**fronts.chosen, place: number})
+                program = build(found)
+            except QGraphError:
+                continue
+            fronts.chosen[place] = number
+            break
+    return program
 
 
 def _watch_fields(globals_: Globals, type_: Type) -> None:
@@ -113,11 +134,12 @@ def _built(
     globals_: Globals,
     fuse: bool,
     float_type: Literal["float32", "float64"],
+    fronts: Fronts | None = None,
 ) -> Program:
     globals_.enter(source)
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
-    unit = ProgramBuilder(source.name, leaves, float_type, same, overlapping, _FUNCS)
+    unit = ProgramBuilder(source.name, leaves, float_type, same, overlapping, _FUNCS, fronts)
     tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)

@@ -8,7 +8,7 @@ from contextlib import suppress
 import islpy
 
 from qgraph.polyhedral.delinearisation import Level, holds, levels_of
-from qgraph.polyhedral.questions import Question, Variable
+from qgraph.polyhedral.questions import Order, Question, Variable
 from qgraph.polyhedral.symbolic_integers import (
     HOST_KINDS,
     All,
@@ -62,6 +62,7 @@ class Encoder:
         domain += [self._range(variable, 0) for variable in question.serial]
         if question.axes:
             domain.append("(" + " or ".join(f"v{at} != w{at}" for at in range(len(question.axes))) + ")")
+        domain += map(self._ordered, question.orders)
         return self._set([*domain, *self._equations(domain), *self._tickets()])
 
     def _set(self, parts: Sequence[str]) -> islpy.Set:
@@ -244,6 +245,17 @@ class Encoder:
             case All(parts) | Any_(parts):
                 return f"({f' {condition.operator} '.join(self._condition(part, side) for part in parts) or condition.empty})"
         return self._unknown
+
+    def _ordered(self, order: Order) -> str:
+        equal: list[str] = []
+        ways: list[str] = []
+        for one, other in zip(order.first, order.second, strict=True):
+            first, second = self._linear(one, 0), self._linear(other, 1)
+            ways.append(" and ".join([*equal, f"{first} {order.sign[0]} {second}"]))
+            equal.append(f"{first} = {second}")
+        if order.sign == ">=":
+            ways.append(" and ".join(equal))
+        return "(" + " or ".join(f"({way})" for way in ways) + ")"
 
     def _tickets(self) -> list[str]:
         """What an atomic counter was is different on the two sides, by what was added to it at least."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from qgraph.polyhedral.symbolic_integers import Condition, Poly, Symbol
 
@@ -43,12 +44,25 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """That a vector of ``first`` comes before one of ``second`` (``<``), or at the same time or behind it (``>=``).
+
+    Vectors are compared as words are, by the first number in which they differ.
+    """
+
+    first: tuple[Poly, ...]
+    sign: Literal["<", ">="]
+    second: tuple[Poly, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """Can ``first`` and ``second`` reach one element in two iterations?
 
     ``axes``: the variables of the loop, which have other values on the two sides (at least one of them), and none where any
     two moments are meant, ``first`` and ``second`` having all their loops to themselves. ``sizes``: the extents of the array.
     ``serial``: the variables of serial loops around, the same on both sides. ``nonzero``: steps that the host checks.
+    ``orders``: what holds of the two iterations besides.
     """
 
     axes: tuple[Variable, ...]
@@ -57,6 +71,7 @@ class Question:
     sizes: tuple[Poly, ...]
     serial: tuple[Variable, ...] = ()
     nonzero: tuple[Poly, ...] = ()
+    orders: tuple[Order, ...] = ()
 
     def key(self) -> str:
         """A text that two questions share only where they are the same."""

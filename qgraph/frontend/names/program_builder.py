@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -38,6 +39,14 @@ def _with_ones(leaf: Leaf) -> tuple[ast.expr, ...]:
     return tuple(ast.Constant(1) if axis in type_.ones else parsed(f"{leaf.name}.shape[{axis}]") for axis in range(type_.ndim))
 
 
+@dataclass(slots=True)
+class Fronts:
+    """Nests of serial loops, by their places: how many schedules those have that were met, and which one some get."""
+
+    met: dict[Span, int] = field(default_factory=dict)
+    chosen: dict[Span, int] = field(default_factory=dict)
+
+
 class ProgramBuilder:
     """Mutable while the frontend runs, and gone with it: the Program holds what it collected."""
 
@@ -49,10 +58,13 @@ class ProgramBuilder:
         same: Mapping[str, str],
         overlapping: frozenset[frozenset[str]],
         funcs: Mapping[str, Func],
+        fronts: Fronts | None = None,
     ) -> None:
         self.name = name
         # Those of the package: what is written in the language of kernels, by name.
         self.funcs = funcs
+        # Nests of serial loops that are laid out in another order; None where all are as written.
+        self.fronts = fronts
         self.leaves = {leaf.name: leaf for leaf in leaves}
         self.float_type = float_type
         # For arrays that are the identical memory: the first of them. Pairs that share some memory.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError, KernelTypeError
@@ -20,6 +21,7 @@ from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, static_items
+from qgraph.frontend.statements import wavefronts
 from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test, unless_broken
 from qgraph.frontend.statements.counted_loops import CountedLoop, counted_loop
@@ -55,7 +57,11 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     if bounds_call(region, found):
         node = _with_held_bounds(region, scope, node, found)
     if found.word is language.serial:
-        if needs_region(region.unit, scope, [node]):
+        schedule, inside = wavefronts.chosen(region.unit, scope, node)
+        if schedule is not None:
+            checked = functools.partial(wavefronts.checked, region.unit, scope, node, schedule)
+            _serial_loop(region, scope, schedule.loop, checked)
+        elif inside or needs_region(region.unit, scope, [node]):
             _serial_loop(region, scope, node)
         else:
             region.run(scope).compound(scope, node)
@@ -316,8 +322,8 @@ def _read(statements: Sequence[ast.stmt]) -> set[str]:
 # --- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
-    """A loop that the device counts."""
+def _serial_loop(region: Region, scope: Scope, node: ast.For, checked: Callable[[Loop], Loop] = lambda loop: loop) -> None:
+    """A loop that the device counts; ``checked`` looks at it once it is laid out."""
     node = _with_own_variables(node)
     targets = list(names_assigned([node.target]))
     before = {name: scope.names.get(name) for name in targets}
@@ -331,10 +337,8 @@ def _serial_loop(region: Region, scope: Scope, node: ast.For) -> None:
     with region.unit.inside_a_loop():
         inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
-    loop = Loop(
-        "serial", span, counted.decided, counted.enter, True, inner.finish(), counted.condition, counted.label, counted.counter
-    )
-    region.add(loop)
+    tasks = counted.enter, True, inner.finish(), counted.condition
+    region.add(checked(Loop("serial", span, counted.decided, *tasks, counted.label, counted.counter)))
     _after(scope, inner_scope, node, surely=counted.entered is None)
     for name in targets:
         _keep_variable(region, scope, node, counted, name, before[name])
