@@ -23,7 +23,30 @@ from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.faults import FAULTS
+from qgraph.ir.program import SLOTS
 from qgraph.ir.trees import operands_of
+from qgraph.language import Func
+from qgraph.operations.table import operation
+from qgraph.source import copied
+
+
+def _is_straight(scope: Scope, node: ast.stmt) -> bool:
+    """Whether all that a statement computes it computes once, and does nothing else: then some of it may come before."""
+    if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or node.value is None:
+        return False
+    return not any(isinstance(child, _CHOICES) or _is_opaque(scope, child) for child in ast.walk(node))
+
+
+_CHOICES = (ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.Lambda, ast.comprehension)
+
+
+def _is_opaque(scope: Scope, node: ast.AST) -> bool:
+    """Whether a call may do more than compute."""
+    if not isinstance(node, ast.Call) or reduction(scope, node) is not None:
+        return False
+    function = known_object(scope, node.func)
+    return function is None or isinstance(function, Func) or not operation(function).pure
 
 
 class ArrayResolution(ValueResolution):
@@ -45,6 +68,8 @@ class ArrayResolution(ValueResolution):
         self.rebound: set[str] = set()
         # Of arrays as these another pass says what is wrong.
         self._conditions: set[ast.expr] = set()
+        # The loops that add up rows for the statement that is rewritten now, by what they add up; None where it may have none.
+        self._sums: dict[str, tuple[list[ast.stmt], ast.expr]] | None = None
 
     def expression(self, node: ast.expr) -> ast.expr:
         """One expression, which may be a condition, resolved."""
@@ -65,8 +90,38 @@ class ArrayResolution(ValueResolution):
         if isinstance(node, ARRAY_EXPRESSIONS) and is_reduced(self._scope, node, self._ranks, self._conditions):
             if reduction(self._scope, node) in COMPOSED:
                 return self.visit(composed(self._scope, node))
-            return self._row_call(reducing_function(self._scope, node, self._noting), node)
+            made = reducing_function(self._scope, node, self._noting)
+            return self._row_sum(made, node) or self._row_call(made, node)
         return super().visit(node)
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """What stands for a statement: first the loops of the rows that it adds up, if it may have any."""
+        around = self._sums
+        self._sums = {} if self._body.rows_in_line and _is_straight(self._scope, node) else None
+        visited = self.visit(node)
+        before = [] if self._sums is None else [each for lines, _ in self._sums.values() for each in lines]
+        self._sums = around
+        return [*before, *(visited if isinstance(visited, list) else [] if visited is None else [visited])]
+
+    def _row_sum(self, made: RowFunction, node: ast.expr) -> ast.expr | None:
+        """The sum of a row that a loop before the statement computes: lanes can share that, and no loop in a function."""
+        if self._sums is None:
+            return None
+        key = ast.unparse(node)
+        if key not in self._sums:
+            number = self._body.count_row()
+            found = made.in_line(number)
+            if found is None:
+                return None
+            lines, value = found
+            scope, sums = self._scope, self._sums
+            own = {name: Private(self._body.unit.local_name(name)) for name in names_assigned(lines)}
+            self._body.names.reserve(each.name for each in own.values())
+            self._scope, self._sums = scope.inner(own | {name: Private(name) for name in (FAULTS, SLOTS)}), None
+            lines = [at(each, node) for line in lines for each in self.block([line])]
+            sums[key] = lines, at(self.visit(value), node)
+            self._scope, self._sums = scope, sums
+        return copied(self._sums[key][1])
 
     def array_store(self, node: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> ast.stmt | None:
         """What stands for a statement that stores arrays in parts of arrays; None for any other, whose names are noted."""

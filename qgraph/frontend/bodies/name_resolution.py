@@ -302,8 +302,7 @@ class _Rewriter(ProgressResolution, VectorResolution):
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
-            visited = self.visit(statement)
-            result += visited if isinstance(visited, list) else [] if visited is None else [visited]
+            result += self.statement(statement)
         return result
 
     # --- calls ---------------------------------------------------------------------------------------------------------

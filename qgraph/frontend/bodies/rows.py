@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,12 +24,13 @@ from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import is_new_axis, is_place, known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, finished, operand, operands_of_reduction, summed, wider
 from qgraph.frontend.names.bindings import Private
+from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.program import SLOTS
-from qgraph.ir.trees import assign, at_place, load, parts_of, stored
+from qgraph.ir.trees import assign, at_place, is_none, load, parts_of, stored
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 
@@ -48,6 +50,110 @@ class RowFunction:
     scope: Scope
     arguments: dict[str, ast.expr]
     statements: list[ast.stmt]
+
+    def in_line(self, number: int) -> tuple[list[ast.stmt], ast.expr] | None:
+        """The statements as those of its caller, before what adds up a row, and the value; None where it has other ones.
+
+        ``number`` tells the names in them from others.
+        """
+        *before, last = self.statements
+        if not isinstance(last, ast.Return) or last.value is None or sum(isinstance(each, ast.For) for each in before) != 1:
+            return None
+        names = {name: load(f"{name}_{number}") for name in names_assigned(before)}
+        lines: list[ast.stmt] = []
+        arrays: dict[str, _Line] = {}
+        for name, argument in self.arguments.items():
+            bound = self.scope.names[name]
+            if isinstance(bound, Private) and bound.array is not None:
+                line = _line(self.scope, argument, f"{name}_{number}")
+                if line is None:
+                    return None
+                lines += line.before
+                arrays[name] = line
+            else:
+                names[name] = load(f"{name}_{number}")
+                lines.append(assign(names[name].id, copied(argument)))
+        taking = _InLine(arrays, names)
+        lines += map(taking.visit, copied(before))
+        value: ast.expr = taking.visit(copied(last.value))
+        if any(isinstance(child, ast.Name) and child.id in arrays for each in (*lines, value) for child in ast.walk(each)):
+            return None
+        return [at_place(each, last) for each in lines], at_place(value, last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The elements of an array along one axis: a subscript with a slice in the place ``axis``, from ``start`` on.
+
+    ``before``: what computes the start and the length.
+    """
+
+    array: ast.expr
+    parts: list[ast.expr]
+    axis: int
+    start: ast.expr | None
+    length: ast.expr
+    before: list[ast.stmt]
+
+    def element(self, index: ast.expr) -> ast.expr:
+        """That with the number ``index``."""
+        place = index if self.start is None else ast.BinOp(index, ast.Add(), copied(self.start))
+        return _item(self.array, [*self.parts[: self.axis], place, *self.parts[self.axis + 1 :]])
+
+
+def _line(scope: Scope, node: ast.expr, name: str) -> _Line | None:
+    """``node``, a part of an array, as a line; None where it is more than indices and one slice."""
+    array, parts = (node.value, parts_of(node)) if isinstance(node, ast.Subscript) else (node, [])
+    if not isinstance(array, (ast.Name, ast.Attribute)):
+        return None
+    parts = [*parts, *(ast.Slice() for _ in range(rank(scope, array) - len(parts)))]
+    slices = [(at, part) for at, part in enumerate(parts) if isinstance(part, ast.Slice)]
+    whole = all(isinstance(part, ast.Slice) or not rank(scope, part) for part in parts)
+    if len(slices) != 1 or not whole or any(is_new_axis(scope, part) or _is_ellipsis(part) for part in parts):
+        return None
+    ((axis, part),) = slices
+    if not is_none(part.step):
+        return None
+    before: list[ast.stmt] = []
+
+    def inside(bound: ast.expr, kept: str) -> ast.expr:
+        """A bound as the number of an element, which no longer counts from the end."""
+        if isinstance(bound, ast.Constant) and isinstance(bound.value, int) and bound.value >= 0:
+            return bound
+        before.append(assign(kept, word(scope, operator.index, bound)))
+        from_end = ast.Compare(load(kept), [ast.Lt()], [ast.Constant(0)])
+        counted = word(scope, max, ast.BinOp(load(kept), ast.Add(), _shape(array, axis)), ast.Constant(0))
+        before.append(assign(kept, ast.IfExp(from_end, counted, load(kept))))
+        return load(kept)
+
+    size = _shape(array, axis)
+    start = None if is_none(part.lower) or constant_of(part.lower) == 0 else inside(part.lower, f"{name}_from")
+    stop = size if is_none(part.upper) else word(scope, min, inside(part.upper, f"{name}_to"), size)
+    length = stop if start is None else word(scope, max, ast.BinOp(stop, ast.Sub(), start), ast.Constant(0))
+    return _Line(array, parts, axis, start, length, before)
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+class _InLine(ast.NodeTransformer):
+    """Puts elements and lengths of lines in the place of those of parameters, and other names in that of a function's own."""
+
+    def __init__(self, arrays: dict[str, _Line], names: dict[str, ast.Name]) -> None:
+        self._arrays, self._names = arrays, names
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        match node.value:
+            case ast.Name(id=name) if name in self._arrays and not isinstance(node.slice, ast.Tuple):
+                return self._arrays[name].element(node.slice)
+            case ast.Attribute(value=ast.Name(id=name), attr="shape") if name in self._arrays:
+                return copied(self._arrays[name].length)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(self._names[node.id].id, node.ctx) if node.id in self._names else node
 
 
 def reducing_function(scope: Scope, node: ast.expr, noting: Noting) -> RowFunction:
@@ -383,10 +489,14 @@ class _Sample(ast.NodeTransformer):
         return ast.copy_location(word(self._scope, np.dtype(bound.array.dtype).type, ast.Constant(1)), node)
 
 
-def _shape(name: str, axis: int) -> ast.expr:
-    return ast.Subscript(ast.Attribute(load(name), "shape", ast.Load()), ast.Constant(axis), ast.Load())
+def _shape(array: str | ast.expr, axis: int) -> ast.expr:
+    return ast.Subscript(ast.Attribute(_array_named(array), "shape", ast.Load()), ast.Constant(axis), ast.Load())
 
 
-def _item(name: str, indices: Sequence[ast.expr]) -> ast.Subscript:
-    inside = indices[0] if len(indices) == 1 else ast.Tuple([*indices], ast.Load())
-    return ast.Subscript(load(name), inside, ast.Load())
+def _item(array: str | ast.expr, indices: Sequence[ast.expr]) -> ast.Subscript:
+    inside = copied(indices[0]) if len(indices) == 1 else ast.Tuple(copied([*indices]), ast.Load())
+    return ast.Subscript(_array_named(array), inside, ast.Load())
+
+
+def _array_named(array: str | ast.expr) -> ast.expr:
+    return load(array) if isinstance(array, str) else copied(array)

@@ -60,12 +60,15 @@ _Node = TypeVar("_Node", bound=ast.AST)
 class ResolvedNames:
     """What one body under construction uses: its globals, the slots it reads, and the kernel scalars it assigns.
 
-    ``one_thread``: it runs once, and not as the many iterations of a parallel loop.
+    ``one_thread``: it runs once, and not as the many iterations of a parallel loop. ``rows_in_line``: sums over rows are loops
+    of its own, and no functions.
     """
 
-    def __init__(self, unit: ProgramBuilder, *, one_thread: bool = True) -> None:
+    def __init__(self, unit: ProgramBuilder, *, one_thread: bool = True, rows_in_line: bool = False) -> None:
         self.unit = unit
         self.one_thread = one_thread
+        self.rows_in_line = rows_in_line
+        self._rows = 0
         self.names = Names(taken=unit.leaves)
         self.scalars: dict[str, Slot] = {}
         self.assigned: dict[str, Slot] = {}
@@ -74,6 +77,11 @@ class ResolvedNames:
         # The shapes of vectors that they return, or what is in tuples, by name; and that of what this one returns.
         self.kinds: dict[str, tuple[int, ...] | Inside] = {}
         self.returned: tuple[int, ...] | Inside = ()
+
+    def count_row(self) -> int:
+        """The number of a row that is added up in line."""
+        self._rows += 1
+        return self._rows - 1
 
 
 class ValueResolution(ast.NodeTransformer):

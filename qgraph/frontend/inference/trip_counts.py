@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Loop, Statement, Task, TaskStatement
-from qgraph.ir.trees import names_in, operands_of, parsed, parts_of, with_operands
+from qgraph.ir.trees import call_of, names_in, operands_of, parsed, parts_of, with_operands
 from qgraph.operations import intrinsics
 from qgraph.source import copied
 
@@ -57,7 +58,7 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
     inner = inner_loop(task)
     if inner is None:
         return None
-    known = _known_length(unit, inner)
+    known = _known_length(unit, task, inner)
     reads = list(_reads(unit, task, inner.loop))
     if len(task.axes) > 1 and (known is None or not _streams(task, reads, inner)):
         return None
@@ -206,12 +207,70 @@ def coefficient(node: ast.expr, name: str) -> int | None:
 # --- what the host knows -----------------------------------------------------------------------------------------------
 
 
-def _known_length(unit: ProgramBuilder, inner: InnerLoop) -> ast.expr | None:
-    start, stop = on_host(unit, inner.start), on_host(unit, inner.stop)
+def _known_length(unit: ProgramBuilder, task: Task, inner: InnerLoop) -> ast.expr | None:
+    """How many iterations the loop has on average, where what its bounds are made of goes over ranges that the host knows."""
+    means = _Means(unit, task)
+    means.note(task.body[: task.body.index(inner.loop)])
+    start, stop = means.of(inner.start), means.of(inner.stop)
     if start is None or stop is None:
         return None
     text = f"min(max(({ast.unparse(stop)}) - ({ast.unparse(start)}), 0), {_MOST})"
     return parsed(text)
+
+
+class _Means:
+    """Numbers of a body as expressions of the host: the variables of loops are in the middle of their ranges."""
+
+    def __init__(self, unit: ProgramBuilder, task: Task) -> None:
+        self._unit = unit
+        self._names = task.names
+        self._known: dict[str, ast.expr] = {}
+        for local, slot in task.scalars:
+            if slot.name in unit.serial_ranges:
+                start, stop, _ = unit.serial_ranges[slot.name]
+                self._known[local] = _middle(start, stop)
+        for axis in unit.judged[task.name].axes:
+            start, stop = self.of(axis.start), self.of(axis.stop)
+            if start is not None and stop is not None:
+                self._known[axis.variable] = _middle(start, stop)
+
+    def note(self, statements: Iterable[ast.stmt]) -> None:
+        """What is assigned has the mean of its value."""
+        for name, value in _assigned(statements):
+            mean = self.of(value)
+            if mean is not None:
+                self._known[name] = mean
+            else:
+                self._known.pop(name, None)
+
+    def of(self, node: ast.expr) -> ast.expr | None:
+        """The mean of a number; None where the host does not know it."""
+        match node:
+            case ast.Name(id=name) if name in self._known:
+                return copied(self._known[name])
+            case ast.Call(func=ast.Name(id=name), args=[first, *others]):
+                return self._of_call(self._names.get(name), first, others)
+            case ast.IfExp(test=ast.Compare(left=left, ops=[op], comparators=[right]), body=body, orelse=orelse):
+                parts = [self.of(each) for each in (left, right, body, orelse)]
+                match parts:
+                    case [ast.expr() as left, ast.expr() as right, ast.expr() as body, ast.expr() as orelse]:
+                        return ast.IfExp(ast.Compare(left, [op], [right]), body, orelse)
+                return None
+            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()) | ast.UnaryOp(op=ast.USub()):
+                return with_operands(node, [self.of(operand) for operand in operands_of(node)])
+        return on_host(self._unit, node)
+
+    def _of_call(self, function: object, first: ast.expr, others: Sequence[ast.expr]) -> ast.expr | None:
+        if function in (operator.index, intrinsics.same_length, intrinsics.assume_ge):
+            return self.of(first)
+        if function not in (min, max) or len(others) != 1:
+            return None
+        one, other = self.of(first), self.of(others[0])
+        return None if one is None or other is None else call_of("min" if function is min else "max", one, other)
+
+
+def _middle(start: ast.expr, stop: ast.expr) -> ast.expr:
+    return ast.BinOp(ast.BinOp(copied(start), ast.Add(), copied(stop)), ast.FloorDiv(), ast.Constant(2))
 
 
 def on_host(unit: ProgramBuilder, node: ast.expr) -> ast.expr | None:

@@ -52,7 +52,7 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
     header = Span.of(node.iter, scope.file)
     span = Span(scope.file, node.lineno, node.col_offset, header.end_line, header.end_column)
     written = ranges_of(call.scope, call.call)
-    body = Body(unit, one_thread=False)
+    body = Body(unit, one_thread=False, rows_in_line=True)
     variables, index_tuple = _targets(unit, scope, node.target, len(written))
     _refuse_exits(scope, node.body)
     _refuse_whole_arrays(scope, node.body)

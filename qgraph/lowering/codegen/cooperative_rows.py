@@ -59,7 +59,8 @@ def _shared_loop(program: Program, task: Task) -> CooperativeLoop | None:
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
     variable, bounds = loop.target.id, loop.iter.args
-    looking = purity_analysis(program, task)
+    # Lanes that note a fault note the same one.
+    looking = purity_analysis(program, task, noting=True)
     inside = [*before, *loop.body]
     # Lanes repeat what is before the loop, and what is after it one of them does.
     looking.inside(before)

@@ -16,6 +16,7 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
 from qgraph.lowering.codegen.generated_names import Globals, Statements, walk
+from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 
 Reads = frozenset[str]
@@ -44,7 +45,8 @@ class PurityAnalysis:
     """Looks at the code of one function.
 
     ``numbers`` are the names that hold a number or a tuple of numbers, ``globals`` what the other names mean, ``indices`` the
-    names of tuples of so many integers. ``called`` has what was found out about functions so far.
+    names of tuples of so many integers. ``called`` has what was found out about functions so far. ``noting``: that lengths
+    differ may be noted, by whoever computes with them, and however often.
     """
 
     arrays: Mapping[str, Array]
@@ -52,6 +54,7 @@ class PurityAnalysis:
     globals: Globals
     indices: Mapping[str, int] = field(default_factory=dict)
     called: dict[object, Reads | None] = field(default_factory=dict)
+    noting: bool = False
 
     def reads(self, node: ast.expr) -> Reads:
         """The leaves of which elements are read.
@@ -106,6 +109,8 @@ class PurityAnalysis:
     def _of_call(self, function: object, arguments: Sequence[ast.expr]) -> Reads:
         if isinstance(function, Function):
             return self._of_function(function, arguments)
+        if function is intrinsics.same_length and self.noting:
+            return self.all_of(arguments[:2])
         if not (isinstance(function, type | Cast) or operation(function).pure):
             raise Impure
         return self.all_of(arguments)
@@ -171,7 +176,7 @@ _QUIET = (ast.Assign, ast.AugAssign, ast.Return, ast.If, ast.For, ast.While, ast
 _NAMES = (ast.Name, ast.Tuple)
 
 
-def purity_analysis(program: Program, task: Task) -> PurityAnalysis:
+def purity_analysis(program: Program, task: Task, *, noting: bool = False) -> PurityAnalysis:
     """What looks at the body of a loop."""
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     arrays = {name: Array(frozenset({name}), type_.ndim) for name, type_ in types.items() if isinstance(type_, ArrayType)}
@@ -180,7 +185,7 @@ def purity_analysis(program: Program, task: Task) -> PurityAnalysis:
     numbers = {axis.variable for axis in task.axes} | {name for name, _ in task.scalars} | task.given
     numbers |= (types.keys() - arrays.keys()) | {value.name for value in program.host_values} | ({task.index_tuple} - {""})
     indices = {task.index_tuple: len(task.axes)} if task.index_tuple else {}
-    return PurityAnalysis(arrays, frozenset(numbers), task.names, indices).with_names_of(task.body)
+    return PurityAnalysis(arrays, frozenset(numbers), task.names, indices, noting=noting).with_names_of(task.body)
 
 
 def names_stored(statement: ast.stmt) -> frozenset[str]:
