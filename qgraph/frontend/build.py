@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -32,7 +32,19 @@ from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
 from qgraph.ir.faults import FAULTS, NO_KEY
 from qgraph.ir.global_arrays import GlobalArray, Namespace
-from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeStatement, Program, Result, Statement, node_statements, parts_of
+from qgraph.ir.program import (
+    HOST,
+    Branch,
+    Effects,
+    Loop,
+    NodeStatement,
+    Program,
+    Result,
+    Statement,
+    TaskStatement,
+    node_statements,
+    parts_of,
+)
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, parsed
 from qgraph.operations.progress_ring import LAST, RUNS
@@ -80,7 +92,8 @@ def build_program(
         _watch_fields(globals_, type_)
     float_type = float_type_of(leaves)
     build = functools.partial(_built, source, bound, leaves, aliases, globals_, fuse)
-    program = build(float_type)
+    nests = Fronts() if fronts else None
+    program = build(float_type, nests)
     # An array that this specialisation does not use says nothing about its numbers.
     unused = [binding for place, binding in arrays.items() if place not in globals_.used]
     used = float_type_of(tuple(leaf for leaf in leaves if LeafRef(leaf) not in unused))
@@ -89,9 +102,9 @@ def build_program(
     if any(isinstance(type_, ArrayType) and type_.dtype in ("float64", "complex128") for type_ in made):
         used = "float64"
     if used != float_type:
-        program = build(used)
-    if fronts:
-        program = _along_fronts(functools.partial(build, used), program)
+        program = build(used, nests)
+    if nests is not None:
+        program = _along_fronts(functools.partial(build, used), nests, program)
     _check_readonly(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
@@ -101,20 +114,34 @@ def build_program(
     return replace(program, temporaries=needed)
 
 
-def _along_fronts(build: Callable[[Fronts], Program], program: Program) -> Program:
+def _along_fronts(build: Callable[[Fronts], Program], nests: Fronts, program: Program) -> Program:
     """``program``, whose nests of serial loops each have the first schedule that keeps all dependences, if there is one."""
-    fronts = Fronts()
-    build(fronts)
-    for place, count in fronts.met.items():
-        for number in range(count):
+    chosen: dict[Span, int] = {}
+    for place, count in nests.met.items():
+        for number in range(count if _is_in_order(program.body, place) else 0):
             try:
-                found = Fronts(chosen={**fronts.chosen, place: number})
-                program = build(found)
+                program = build(Fronts(chosen={**chosen, place: number}))
             except QGraphError:
                 continue
-            fronts.chosen[place] = number
+            chosen[place] = number
             break
     return program
+
+
+def _is_in_order(statements: Sequence[Statement], place: Span) -> bool:
+    """Whether the nest at ``place`` is one loop in another still, or one thread's: else nobody waits for its iterations."""
+    for each in statements:
+        inside = [part for part in each.body if isinstance(part, Loop)] if isinstance(each, Loop) else []
+        if isinstance(each, Loop) and each.span.line == place.line:
+            return bool(inside)
+        if isinstance(each, TaskStatement) and each.task.role == "serial":
+            nodes = (node for statement in each.task.body for node in ast.walk(statement))
+            if any(isinstance(node, ast.For) and node.lineno == place.line for node in nodes):
+                return True
+        blocks = [each.body] if isinstance(each, Loop) else each.regions if isinstance(each, Branch) else []
+        if any(_is_in_order(block, place) for block in blocks):
+            return True
+    return False
 
 
 def _watch_fields(globals_: Globals, type_: Type) -> None:

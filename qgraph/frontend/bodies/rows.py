@@ -57,7 +57,8 @@ class RowFunction:
         ``number`` tells the names in them from others.
         """
         *before, last = self.statements
-        if not isinstance(last, ast.Return) or last.value is None or sum(isinstance(each, ast.For) for each in before) != 1:
+        leaves = any(isinstance(child, ast.Return) for each in before for child in ast.walk(each))
+        if not isinstance(last, ast.Return) or last.value is None or leaves:
             return None
         names = {name: load(f"{name}_{number}") for name in names_assigned(before)}
         lines: list[ast.stmt] = []
@@ -127,8 +128,9 @@ def _line(scope: Scope, node: ast.expr, name: str) -> _Line | None:
         return load(kept)
 
     size = _shape(array, axis)
-    start = None if is_none(part.lower) or constant_of(part.lower) == 0 else inside(part.lower, f"{name}_from")
-    stop = size if is_none(part.upper) else word(scope, min, inside(part.upper, f"{name}_to"), size)
+    lower, upper = (None if is_none(bound) else bound for bound in (part.lower, part.upper))
+    start = None if lower is None or constant_of(lower) == 0 else inside(lower, f"{name}_from")
+    stop = size if upper is None else word(scope, min, inside(upper, f"{name}_to"), size)
     length = stop if start is None else word(scope, max, ast.BinOp(stop, ast.Sub(), start), ast.Constant(0))
     return _Line(array, parts, axis, start, length, before)
 
@@ -147,7 +149,7 @@ class _InLine(ast.NodeTransformer):
         self.generic_visit(node)
         match node.value:
             case ast.Name(id=name) if name in self._arrays and not isinstance(node.slice, ast.Tuple):
-                return self._arrays[name].element(node.slice)
+                return standing_for(self._arrays[name].element(node.slice), node)
             case ast.Attribute(value=ast.Name(id=name), attr="shape") if name in self._arrays:
                 return copied(self._arrays[name].length)
         return node

@@ -149,16 +149,13 @@ def _range(scope: Scope, node: ast.stmt, around: object) -> _Range | None:
         call = call.args[0]
     if not isinstance(call, ast.Call) or quietly_static(scope, call.func) != Value(range) or call.keywords:
         return None
-    match call.args:
-        case [stop]:
-            start, sign = ZERO, 1
-        case [first, stop]:
-            start, sign = _affine(first), 1
-        case [first, stop, step] if constant_of(step) in (1, -1):
-            start, sign = _affine(first), constant_of(step) or 1
-        case _:
-            return None
-    end = _affine(stop)
+    bounds, sign = call.args, 1
+    if len(bounds) == 3 and constant_of(bounds[2]) in (1, -1):
+        bounds, sign = bounds[:2], constant_of(bounds[2]) or 1
+    if len(bounds) not in (1, 2):
+        return None
+    start = ZERO if len(bounds) == 1 else _affine(bounds[0])
+    end = _affine(bounds[-1])
     if start is None or end is None:
         return None
     low, high = (start, end) if sign > 0 else (end + ONE, start + ONE)
@@ -345,9 +342,7 @@ def _holds(number: Poly, first: Sequence[Poly], last: Sequence[Poly]) -> bool:
     return all(end is not None and end >= 0 for end in ends)
 
 
-def _tightest(
-    tests: Sequence[tuple[Poly, int]], first: Sequence[Poly], last: Sequence[Poly]
-) -> list[tuple[Poly, int]]:
+def _tightest(tests: Sequence[tuple[Poly, int]], first: Sequence[Poly], last: Sequence[Poly]) -> list[tuple[Poly, int]]:
     """The tests ``rest + by * variable >= 0``, or of ``- by``, without those that others of the same ``by`` imply."""
     found: list[tuple[Poly, int]] = []
     for rest, by in tests:

@@ -230,9 +230,9 @@ class _Means:
                 start, stop, _ = unit.serial_ranges[slot.name]
                 self._known[local] = _middle(start, stop)
         for axis in unit.judged[task.name].axes:
-            start, stop = self.of(axis.start), self.of(axis.stop)
-            if start is not None and stop is not None:
-                self._known[axis.variable] = _middle(start, stop)
+            ends = self.of(axis.start), self.of(axis.stop)
+            if ends[0] is not None and ends[1] is not None:
+                self._known[axis.variable] = _middle(ends[0], ends[1])
 
     def note(self, statements: Iterable[ast.stmt]) -> None:
         """What is assigned has the mean of its value."""
@@ -250,12 +250,10 @@ class _Means:
                 return copied(self._known[name])
             case ast.Call(func=ast.Name(id=name), args=[first, *others]):
                 return self._of_call(self._names.get(name), first, others)
-            case ast.IfExp(test=ast.Compare(left=left, ops=[op], comparators=[right]), body=body, orelse=orelse):
-                parts = [self.of(each) for each in (left, right, body, orelse)]
-                match parts:
-                    case [ast.expr() as left, ast.expr() as right, ast.expr() as body, ast.expr() as orelse]:
-                        return ast.IfExp(ast.Compare(left, [op], [right]), body, orelse)
-                return None
+            case ast.IfExp(test=ast.Compare(ops=[_]) as test):
+                decided = with_operands(test, [self.of(each) for each in operands_of(test)])
+                chosen = [self.of(each) for each in (node.body, node.orelse)]
+                return with_operands(node, [decided, *chosen])
             case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()) | ast.UnaryOp(op=ast.USub()):
                 return with_operands(node, [self.of(operand) for operand in operands_of(node)])
         return on_host(self._unit, node)
