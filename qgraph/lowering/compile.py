@@ -20,8 +20,6 @@ from qgraph.lowering.codegen.cpu_polls import Polled
 from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.task_codegen import CUDA_MODULE
 from qgraph.lowering.graph.single_block import entry_of
-from qgraph.lowering.ptx import link
-from qgraph.lowering.ptx.ptx_rewrite import parameters_kept
 from qgraph.options import Options
 from qgraph.stack import compiling
 
@@ -182,6 +180,7 @@ class _PtxCompiler:
             return lambda: known
         from qgraph.lowering.numba_backend import cuda as numba_cuda
         from qgraph.lowering.numba_backend.types import numba_type
+        from qgraph.lowering.ptx import link
 
         types = tuple(numba_type(parameter, float_type) for parameter in code.parameters)
         complete = replace(function, names={**function.names, CUDA_MODULE: numba_cuda.cuda_module()})
@@ -222,7 +221,9 @@ def compile_cuda(
     known = saved.plan()
     if known is not None:
         return known
+    from qgraph.lowering.ptx import link
     from qgraph.lowering.ptx.compile_threads import CompileThreads
+    from qgraph.lowering.ptx.ptx_rewrite import parameters_kept
 
     dtypes = saved.types()
     if dtypes is None:

@@ -31,7 +31,6 @@ from qgraph.lowering.instrumentation.early_exits import with_early_exits
 from qgraph.lowering.instrumentation.stamped_kernels import with_stamped_kernels
 from qgraph.lowering.instrumentation.stamps import with_stamps
 from qgraph.lowering.loops.neighbours import with_near_neighbours
-from qgraph.lowering.loops.overlapped_tiles import tile_loops
 from qgraph.lowering.loops.repeated_bodies import repeat_bodies
 from qgraph.nodes.allocation import lifetimes, planned
 from qgraph.nodes.join import add_joins
@@ -68,6 +67,9 @@ def build_plan(
         program = with_bounds_checks(program)
     program = with_early_exits(program)
     if fuse and not bounds_check and (shared is not None or not as_graph):
+        # Read where it is asked for, as what looks for wavefronts is: 10 ms that a first call waits.
+        from qgraph.lowering.loops.overlapped_tiles import tile_loops
+
         program = tile_loops(program, shared)
     program = with_near_neighbours(program)
     if as_graph:

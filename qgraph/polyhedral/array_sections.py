@@ -53,22 +53,29 @@ def apart(first: Section, second: Section) -> bool:
 
 
 def _meet_in_sample(first: Section, second: Section) -> bool:
+    # Most begin with the same element.
+    begin, other = (next(_points(each), None) for each in (first, second))
+    if begin is not None and begin == other:
+        return True
     return first.sample is None or second.sample is None or not first.sample.isdisjoint(second.sample)
 
 
 def _sample(region: Section) -> frozenset[tuple[int, ...]] | None:
+    indices = region.reach.indices
+    return None if indices is None or None in indices else frozenset(_points(region))
+
+
+def _points(region: Section) -> Iterator[tuple[int, ...]]:
+    """The elements of the sample, where the indices are known."""
     reach = region.reach
-    if reach.indices is None or None in reach.indices:
-        return None
     sizes = [_value(size, {}) for size in region.sizes]
-    found = set()
-    for values in itertools.islice(_iterations(reach.loops, {}), _MOST):
+    known = reach.indices is not None and None not in reach.indices
+    for values in itertools.islice(_iterations(reach.loops, {}), _MOST if known else 0):
         if _holds(reach.when, values):
-            indices = [_value(index, values) for index in reach.indices if index is not None]
+            indices = [_value(index, values) for index in reach.indices or () if index is not None]
             pairs = list(zip(indices, sizes, strict=True))
             if all(-size <= index < size for index, size in pairs):
-                found.add(tuple(index % size for index, size in pairs))
-    return frozenset(found)
+                yield tuple(index % size for index, size in pairs)
 
 
 def _iterations(loops: Sequence[Variable], values: Mapping[Symbol, int]) -> Iterator[Mapping[Symbol, int]]:

@@ -99,6 +99,9 @@ def schedules_of(scope: Scope, node: ast.For) -> Iterator[Schedule]:
     outer, items = nest
     fronts = [item.inner if item.serial else outer for item in items]
     columns = [_signed(each) for each in fronts if each is not None]
+    if len(items) == 1:
+        # Whatever the word says, nothing may need the order of the inner loop.
+        yield from _found(scope, node, outer, items, [_signed(outer)], [0])
     first_those_outside = sorted(range(len(items)), key=lambda at: items[at].serial)
     yield from _found(scope, node, outer, items, columns, first_those_outside)
     if first_those_outside != [*range(len(items))]:
@@ -278,7 +281,7 @@ def _part(
     skew = _coefficient(front, i)
     assert skew is not None
     # What the variables are, by the front and the one that goes over its iterations.
-    if inner is None or not item.serial:
+    if inner is None or _coefficient(front, inner.symbol) == 0:
         values = {i: FRONT.poly * Poly.const(outer.sign)}
         over = outer if inner is None else inner
     else:

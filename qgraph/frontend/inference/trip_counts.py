@@ -229,7 +229,8 @@ class _Means:
             if slot.name in unit.serial_ranges:
                 start, stop, _ = unit.serial_ranges[slot.name]
                 self._known[local] = _middle(start, stop)
-        for axis in unit.judged[task.name].axes:
+        facts = unit.judged.get(task.name)
+        for axis in facts.axes if facts is not None else ():
             ends = self.of(axis.start), self.of(axis.stop)
             if ends[0] is not None and ends[1] is not None:
                 self._known[axis.variable] = _middle(ends[0], ends[1])

@@ -81,9 +81,9 @@ def name_read(node: ast.AST) -> str | None:
 
 def _bound_name(node: ast.AST) -> str | None:
     """The name that this very node binds, if any."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return node.id
-    if isinstance(node, ast.MatchAs | ast.MatchStar):
+    if isinstance(node, ast.Name):
+        return node.id if isinstance(node.ctx, ast.Store) else None
+    if isinstance(node, (ast.MatchAs, ast.MatchStar)):
         return node.name
     return node.rest if isinstance(node, ast.MatchMapping) else None
 

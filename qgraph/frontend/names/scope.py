@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import enum
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -375,6 +374,9 @@ class Scope:
         )
 
     def _suggestion(self, name: str) -> str:
+        # Only where something is wrong.
+        import difflib
+
         caller = self.caller
         while caller is not None:
             if name in caller.names:

@@ -21,7 +21,6 @@ from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, static_items
-from qgraph.frontend.statements import wavefronts
 from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test, unless_broken
 from qgraph.frontend.statements.counted_loops import CountedLoop, counted_loop
@@ -57,11 +56,17 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     if bounds_call(region, found):
         node = _with_held_bounds(region, scope, node, found)
     if found.word is language.serial:
-        schedule, inside = wavefronts.chosen(region.unit, scope, node)
-        if schedule is not None:
-            checked = functools.partial(wavefronts.checked, region.unit, scope, node, schedule)
-            _serial_loop(region, scope, schedule.loop, checked)
-        elif inside or needs_region(region.unit, scope, [node]):
+        inside = False
+        if region.unit.fronts is not None:
+            # Not otherwise: a first call waits for it.
+            from qgraph.frontend.statements import wavefronts
+
+            schedule, inside = wavefronts.chosen(region.unit.fronts, scope, node)
+            if schedule is not None:
+                checked = functools.partial(wavefronts.checked, region.unit, scope, node, schedule)
+                _serial_loop(region, scope, schedule.loop, checked)
+                return
+        if inside or needs_region(region.unit, scope, [node]):
             _serial_loop(region, scope, node)
         else:
             region.run(scope).compound(scope, node)

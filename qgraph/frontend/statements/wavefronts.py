@@ -12,18 +12,15 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.loop_fusion import prints
 from qgraph.frontend.dependence.order_test import Moments, keep_order
 from qgraph.frontend.desugar.wavefronts import FRONT, Schedule, schedules_of
-from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.names.program_builder import Fronts, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.faults import FAULTS
 from qgraph.ir.program import Loop, Task, TaskStatement
 from qgraph.polyhedral.symbolic_integers import Symbol
 
 
-def chosen(unit: ProgramBuilder, scope: Scope, node: ast.For) -> tuple[Schedule | None, bool]:
+def chosen(fronts: Fronts, scope: Scope, node: ast.For) -> tuple[Schedule | None, bool]:
     """The schedule of a serial loop, if it gets one; and whether a loop in it does."""
-    fronts = unit.fronts
-    if fronts is None:
-        return None, False
     inside = False
     for child in ast.walk(node):
         if not isinstance(child, ast.For):
