@@ -161,10 +161,10 @@ def measure(name: str, answer: Answer, quick: bool, device: Device) -> None:
 
 def _attempt(answer: Answer, name: str, peer: str, make: Callable[[], Any]) -> Any:
     """As for any peer; what qgraph refuses by name is a row that is missing, too."""
-    patience = _patience(LONGEST[peer]) if peer in LONGEST else contextlib.nullcontext()
+    limit = patience(LONGEST[peer]) if peer in LONGEST else contextlib.nullcontext()
     key = f"{name}: {peer}"
     try:
-        with patience:
+        with limit:
             found = parts.attempt(answer, name, peer, make)
         if key in answer.missing:
             # Numba's messages go on with all that it tried.
@@ -330,7 +330,7 @@ def _close(found: Any, wanted: Any, numpy: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _patience(seconds: float) -> Iterator[None]:
+def patience(seconds: float) -> Iterator[None]:
     """Stop what takes longer: Python's loops over elements take minutes."""
 
     def late(*_: Any) -> None:

@@ -29,6 +29,8 @@ QUESTIONS = (
     "programs",
     "cpu",
     "cpu_programs",
+    "array_chain",
+    "peak_memory",
     "bounds",
     "check_speed",
     "profile_overhead",

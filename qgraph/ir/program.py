@@ -8,6 +8,7 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -95,7 +96,8 @@ class Temporary:
     """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
 
     ``in_graph``: in a CUDA graph, nodes of it take and free the memory; it lies with the other temporaries everywhere else.
-    ``computed``: its type is that of the expression that fills it.
+    ``computed``: its type is that of the expression that fills it. ``depth``: how many loops are around what makes it, of
+    which each turn has a new one. ``memory``: the leaf of another one in whose memory it lies, empty where it has its own.
     """
 
     leaf: Leaf
@@ -103,6 +105,8 @@ class Temporary:
     span: Span
     in_graph: bool = False
     computed: bool = False
+    depth: int = 0
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +419,17 @@ class Program:
     def arrays_and_scalars(self) -> tuple[Leaf, ...]:
         """What the tasks take: the caller's leaves, those of arrays that are returned, then the temporaries."""
         return (*self.leaves, *(temporary.leaf for temporary in (*self.returned, *self.temporaries)))
+
+    @property
+    def overlapping(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of leaves that share memory: ``aliases``, and temporaries that do one after the other."""
+        pairs = list(self.aliases)
+        groups: dict[str, list[str]] = {}
+        for each in self.temporaries:
+            groups.setdefault(each.memory or each.leaf.name, []).append(each.leaf.name)
+        for names in groups.values():
+            pairs += itertools.combinations(names, 2)
+        return tuple(pairs)
 
     @property
     def returns_arrays(self) -> bool:

@@ -25,6 +25,7 @@ from qgraph.lowering.codegen.unrolling import unroll_loops
 from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.epilogue_fusion import fold_statements
 from qgraph.lowering.graph.horizontal_fusion import put_side_by_side
+from qgraph.lowering.graph.memory_reuse import share_memory
 from qgraph.lowering.graph.single_block import consider_one_block
 from qgraph.lowering.graph.telling import tell_apart
 from qgraph.lowering.instrumentation.early_exits import with_early_exits
@@ -76,6 +77,7 @@ def build_plan(
         program = repeat_bodies(tell_apart(program))
     elif timed:
         program = with_stamps(program)
+    program = share_memory(program)
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(

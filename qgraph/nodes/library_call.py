@@ -150,6 +150,10 @@ class LibraryCall(StatementKind):
         operands = [each.of(find(each.leaf)) if isinstance(each, Operand) else each.value for each in self.operands]
         try:
             with np.errstate(all="ignore"):
+                if self._is_product(operands):
+                    # To its place, of which there need not be two. NumPy sees where that is one of the operands.
+                    np.matmul(*operands, out=find(self.targets[0]))
+                    return
                 result = self.function(*self.packed(operands), **self.constants)
         except Exception as error:
             error.add_note(f"raised by `{self.label}` at {self.span}")
@@ -158,6 +162,11 @@ class LibraryCall(StatementKind):
             find(target)[...] = each
         if self.status:
             find(self.status)[...] = 0
+
+    def _is_product(self, operands: Sequence[Any]) -> bool:
+        """Whether it is what ``np.matmul`` computes of matrices, or of stacks of them."""
+        least = min((operand.ndim for operand in operands), default=0)
+        return self.function is np.matmul if least > 2 else least == 2 and self.function in (np.dot, np.matmul)
 
     def cpu_code(self, out: CpuCode) -> None:
         """Call the function, here and now; the kernel ends where it raises."""

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -96,6 +96,8 @@ class ProgramBuilder:
         self.calling: list[object] = []
         # How many loops are laid out now that may have no iteration.
         self._maybe_empty = 0
+        # How many loops of the device are around what is laid out now.
+        self._depth = 0
         self.faults: list[Fault] = []
         self.progress: Progress | None = None
         # Whether some loop looks at ``failed``.
@@ -216,7 +218,7 @@ class ProgramBuilder:
 
     def add_temporary(self, temporary: Temporary, extents: tuple[ast.expr, ...]) -> None:
         """Take note of a temporary: from now on its leaf is one."""
-        self.temporaries.append(temporary)
+        self.temporaries.append(replace(temporary, depth=self._depth))
         self.leaves[temporary.leaf.name] = temporary.leaf
         self.extents[temporary.leaf.name] = extents
 
@@ -279,6 +281,13 @@ class ProgramBuilder:
         self._maybe_empty += 1
         yield
         self._maybe_empty -= 1
+
+    @contextmanager
+    def in_turns(self) -> Iterator[None]:
+        """What is laid out meanwhile is done again in each turn of a loop."""
+        self._depth += 1
+        yield
+        self._depth -= 1
 
     @property
     def surely_runs(self) -> bool:

@@ -175,7 +175,7 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
         enter = _arming(unit, header(scope, node), decided)
     region.flush()
     inner, inner_scope = region.inner(), scope.inner({})
-    with unit.inside_a_loop():
+    with unit.inside_a_loop(), unit.in_turns():
         inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
     again = Body(unit)
@@ -225,7 +225,8 @@ def _do_while(region: Region, scope: Scope, node: ast.While) -> None:
     decided = unit.slot("again")
     span = header(scope, node)
     inner, inner_scope = region.inner(), scope.inner({})
-    inner.block(inner_scope, lowered.statements)
+    with unit.in_turns():
+        inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
     body = inner.finish()
     again = Body(unit)
@@ -339,7 +340,7 @@ def _serial_loop(region: Region, scope: Scope, node: ast.For, checked: Callable[
     span = header(scope, node)
     counted = counted_loop(region.unit, scope, node, span, _flag(lowered))
     inner, inner_scope = region.inner(), scope.inner(counted.names)
-    with region.unit.inside_a_loop():
+    with region.unit.inside_a_loop(), region.unit.in_turns():
         inner.block(inner_scope, lowered.statements)
     put_back(inner, inner_scope, places, node)
     tasks = counted.enter, True, inner.finish(), counted.condition

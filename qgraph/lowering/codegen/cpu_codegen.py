@@ -267,7 +267,7 @@ class _Control:
             return [self._call(*polled_function(program, task, dtypes, loops))]
         parameters, function = chunk_function(program, task, dtypes)
         used = {parameter.name for parameter in parameters}
-        disjoint = not any(used.issuperset(pair) for pair in program.aliases)
+        disjoint = not any(used.issuperset(pair) for pair in program.overlapping)
         call = self._call(parameters, function, "_chunks, _rows, _cols, _row_step, _col_step, ", task.name)
         self.names[task.name] = self._kernel.loop(parameters, function, disjoint=disjoint)
         *counts, last = self._counts(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qgraph.ir.program import Effects, Program
 from qgraph.polyhedral.array_sections import Section, apart
@@ -13,13 +13,16 @@ Sections = Mapping[str, tuple[Section, ...]]
 
 # Parts of one place that are compared; from then on it counts as a whole.
 _MOST_PARTS = 16
+# How the places of memory begin that temporaries have one after the other.
+_MEMORY = "memory of "
 
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """What one statement does to a place: to ``parts`` of it, or anywhere where these are None."""
+    """What one statement does to a place, of which it knows ``leaf``: to ``parts`` of it, or anywhere where these are None."""
 
     position: int
+    leaf: str
     writes: bool
     parts: tuple[Section, ...] | None
 
@@ -42,11 +45,13 @@ def edges_of(
     for position, (node, effects) in enumerate(nodes):
         parts = (sections or {}).get(node, {})
         writes = touched_places(effects.writes, places)
+        leaves = {place: leaf for leaf in effects.touched for place in places.get(leaf, ()) if place.startswith(_MEMORY)}
         for name in touched_places(effects.reads, places) | writes:
             before = live.setdefault(name, [])
-            touch = _Touch(position, name in writes, parts.get(name))
+            leaf = leaves.get(name, name)
+            touch = _Touch(position, leaf, name in writes, parts.get(leaf))
             if touch.parts is not None and sum(each.parts is not None for each in before) >= _MOST_PARTS:
-                touch = _Touch(position, touch.writes, None)
+                touch = replace(touch, parts=None)
             for each in before:
                 if _ordered(each, touch, compared):
                     direct.add((each.position, position))
@@ -63,7 +68,7 @@ def _ordered(first: _Touch, second: _Touch, compared: dict[tuple[str, str], bool
     """Whether one of two statements may write what the other touches."""
     if not (first.writes or second.writes):
         return False
-    if first.parts is None or second.parts is None:
+    if first.parts is None or second.parts is None or first.leaf != second.leaf:
         return True
     return any(
         (one.writes or other.writes) and not _apart(one, other, compared) for one in first.parts for other in second.parts
@@ -91,6 +96,10 @@ def places_of(program: Program) -> dict[str, frozenset[str]]:
     for first, second in program.aliases:
         for name in (first, second):
             places[name].add(f"{first}&{second}")
+    for first, second in program.overlapping[len(program.aliases) :]:
+        # In one memory, one after the other: there is no part of it that only one of them has.
+        for name in (first, second):
+            places.setdefault(name, {f"{_MEMORY}{first}"})
     return {name: frozenset(found) for name, found in places.items()}
 
 

@@ -18,7 +18,10 @@ _ALIGNMENT = 256
 
 
 class Arena:
-    """Places for all temporaries, side by side. Launches of one executable follow each other, so they share it."""
+    """Places for all temporaries, side by side but for those that share memory.
+
+    Launches of one executable follow each other, so they have one arena.
+    """
 
     def __init__(self, device: DeviceContext, temporaries: Temporaries) -> None:
         self._device = device
@@ -45,16 +48,17 @@ class Arena:
             return ()
         shapes = self._temporaries.shapes(host)
         names = self._temporaries.names
-        offsets, total = [], 0
-        for name, (shape, dtype) in zip(names, shapes, strict=True):
-            offsets.append(total)
+        offsets, total = dict[str, int](), 0
+        for name, size in self._temporaries.sizes(host).items():
+            offsets[name] = total
             if name not in elsewhere:
-                total += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+                total += -(-size // _ALIGNMENT) * _ALIGNMENT
         if self._buffer is None or total > self._size:
             self._grow(max(total, _ALIGNMENT))
         assert self._buffer is not None
         base = self._buffer.pointer
-        pointers = [elsewhere.get(name, base + offset) for name, offset in zip(names, offsets, strict=True)]
+        memories = zip(names, self._temporaries.memories, strict=True)
+        pointers = [elsewhere[name] if name in elsewhere else base + offsets[memory] for name, memory in memories]
         return tuple(
             ArrayView(pointer, shape, contiguous_strides(shape, dtype.itemsize), dtype, False, self._device.ordinal, None)
             for pointer, (shape, dtype) in zip(pointers, shapes, strict=True)

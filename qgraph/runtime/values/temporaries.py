@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,10 +14,10 @@ from qgraph.ir.program import Program, Temporary
 class Temporaries:
     """What a program's temporaries need, or those of ``which``.
 
-    ``empty`` says that there are none, ``names`` what their leaves are called.
+    ``empty`` says that there are none, ``names`` what their leaves are called, and ``memories`` in whose memory each lies.
     """
 
-    __slots__ = ("_dtypes", "_places", "empty", "names")
+    __slots__ = ("_dtypes", "_places", "empty", "memories", "names")
 
     def __init__(self, program: Program, which: Sequence[Temporary] | None = None) -> None:
         which = program.temporaries if which is None else which
@@ -25,6 +26,7 @@ class Temporaries:
         types = [temporary.leaf.type for temporary in which]
         self._dtypes = [np.dtype(type_.dtype) for type_ in types if isinstance(type_, ArrayType)]
         self.names = tuple(temporary.leaf.name for temporary in which)
+        self.memories = tuple(temporary.memory or temporary.leaf.name for temporary in which)
         self.empty = not self._places
 
     def shapes(self, host: Sequence[int]) -> list[tuple[tuple[int, ...], np.dtype]]:
@@ -32,6 +34,15 @@ class Temporaries:
         shapes = (tuple(host[position] for position in places) for places in self._places)
         return list(zip(shapes, self._dtypes, strict=True))
 
+    def sizes(self, host: Sequence[int]) -> dict[str, int]:
+        """The bytes that each of ``memories`` needs: those of the largest array in it."""
+        sizes = dict.fromkeys(self.memories, 0)
+        for name, (shape, dtype) in zip(self.memories, self.shapes(host), strict=True):
+            sizes[name] = max(sizes[name], math.prod(shape) * dtype.itemsize)
+        return sizes
+
     def on_host(self, host: Sequence[int]) -> list[np.ndarray]:
-        """New NumPy arrays for one call."""
-        return [np.empty(shape, dtype) for shape, dtype in self.shapes(host)]
+        """New NumPy arrays for one call; those in one memory are parts of one."""
+        memory = {name: np.empty(size, np.uint8) for name, size in self.sizes(host).items()}
+        places = zip(self.memories, self.shapes(host), strict=True)
+        return [np.ndarray(shape, dtype, memory[name]) for name, (shape, dtype) in places]
