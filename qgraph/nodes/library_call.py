@@ -152,7 +152,8 @@ class LibraryCall(StatementKind):
             with np.errstate(all="ignore"):
                 if self._is_product(operands):
                     # To its place, of which there need not be two. NumPy sees where that is one of the operands.
-                    np.matmul(*operands, out=find(self.targets[0]))
+                    first, second = operands
+                    np.matmul(first, second, out=find(self.targets[0]))
                     return
                 result = self.function(*self.packed(operands), **self.constants)
         except Exception as error:

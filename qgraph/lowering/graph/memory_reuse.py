@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Loop, Program, Statement, Temporary, effects_of, parts_of
@@ -95,8 +96,10 @@ class _Reuse:
             case Loop():
                 yield from self.buffers(statement.body, depth + 1)
             case Branch():
-                for region in statement.regions:
-                    yield from self.buffers(region, depth)
+                # One of the regions runs: what is in one of them may be where something of each other one is.
+                regions = (self.buffers(region, depth) for region in statement.regions)
+                for together in zip_longest(*regions):
+                    yield _Buffer([each for buffer in together if buffer is not None for each in buffer.members], set())
 
     def _before(self, block: Sequence[Statement]) -> list[int]:
         """For each statement those that come before it in any order of the block, as bits."""
