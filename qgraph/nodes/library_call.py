@@ -147,7 +147,7 @@ class LibraryCall(StatementKind):
 
     def call_on_host(self, find: Callable[[str], Any]) -> None:
         """Call the function with NumPy arrays."""
-        operands = [each.of(find(each.leaf)) if isinstance(each, Operand) else each.value for each in self.operands]
+        operands: list[Any] = [each.of(find(each.leaf)) if isinstance(each, Operand) else each.value for each in self.operands]
         try:
             with np.errstate(all="ignore"):
                 if self._is_product(operands):
