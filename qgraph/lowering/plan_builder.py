@@ -77,7 +77,7 @@ def build_plan(
         program = repeat_bodies(tell_apart(program))
     elif timed:
         program = with_stamps(program)
-    program = share_memory(program)
+    program = share_memory(program, in_order=not as_graph)
     builder = _Builder(program)
     builder.region(program.body, None, None)
     plan = GraphPlan(

@@ -166,8 +166,10 @@ class LibraryCall(StatementKind):
 
     def _is_product(self, operands: Sequence[Any]) -> bool:
         """Whether it is what ``np.matmul`` computes of matrices, or of stacks of them."""
-        least = min((operand.ndim for operand in operands), default=0)
-        return self.function is np.matmul if least > 2 else least == 2 and self.function in (np.dot, np.matmul)
+        if self.function not in (np.dot, np.matmul):
+            return False
+        least, most = min(operand.ndim for operand in operands), max(operand.ndim for operand in operands)
+        return least >= 2 and (most == 2 or self.function is np.matmul)
 
     def cpu_code(self, out: CpuCode) -> None:
         """Call the function, here and now; the kernel ends where it raises."""

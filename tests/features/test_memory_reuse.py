@@ -145,16 +145,13 @@ def two_ways(x, y):
     y[1] = np.flip(b)
 
 
-def test_loops_of_vectors_still_run_beside_each_other(rig):
-    rng = np.random.default_rng(0)
-    for shape in ((6,), (6, 6)):
-        x, y, expected = rng.normal(size=shape), np.zeros((2, *shape)), np.zeros((2, *shape))
-        kernel = rig.kernel(two_ways)
-        shared = any(each.memory for each in kernel.plan(x, y).program.temporaries)
-        assert shared == (len(shape) == 2)
-        rig.run(kernel, x, y)
-        two_ways(x, expected)
-        np.testing.assert_allclose(y, expected)
+def test_loops_of_a_graph_still_run_beside_each_other(rig):
+    x, y, expected = np.random.default_rng(0).normal(size=6), np.zeros((2, 6)), np.zeros((2, 6))
+    kernel = rig.kernel(two_ways)
+    assert any(each.memory for each in kernel.plan(x, y).program.temporaries) == (rig.backend == "cpu")
+    rig.run(kernel, x, y)
+    two_ways(x, expected)
+    np.testing.assert_allclose(y, expected)
 
 
 def peak(run, *args):
