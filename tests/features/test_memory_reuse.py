@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import numpy as np
 import pytest
 
 import qgraph
+from qgraph.ir.program import tasks_of
 
 
 def chain(x, y):
@@ -136,6 +138,54 @@ def test_how_much_memory_there_is(rig, function):
     temporaries = rig.kernel(function).plan(*matrices(5)).program.temporaries
     memories = {each.memory or each.leaf.name for each in temporaries}
     assert (len(memories), len(temporaries)) == KERNELS[function]
+
+
+def touched(node):
+    parts = (*node.tasks, *(() if node.what is None else (node.what,)))
+    effects = [each.effects if hasattr(each, "effects") else each.touched for each in parts]
+    control = () if node.control is None else tuple(tasks_of((node.control,)))
+    effects += [each.effects for each in control]
+    return {name for each in effects for name in each.touched}
+
+
+def parts_apart(x, y):
+    a = np.flip(x[0]) * 2.0
+    y[0] = np.flip(a)
+    b = y[1] + np.flip(x[1])
+    y[2] = np.flip(b)
+
+
+def turns_apart(x, y):
+    for t in qgraph.serial(range(x.shape[0])):
+        a = np.flip(x[t]) * 2.0
+        b = np.flip(a) + 1.0
+        c = np.flip(b) * 3.0
+        y[t] = np.flip(c)
+
+
+@pytest.mark.parametrize("function", [*KERNELS, parts_apart, turns_apart], ids=lambda function: function.__name__)
+def test_nodes_that_touch_one_memory_have_an_order(function):
+    """A backend without a GPU runs nodes one behind the other: there an edge that is missing shows in nothing else."""
+    plan = qgraph.kernel(backend="cuda")(function).plan(*matrices(5))
+    memory = {each.leaf.name: each.memory or each.leaf.name for each in plan.program.temporaries}
+    for region in plan.regions:
+        # Of two copies of the body of an unrolled loop, where it is one.
+        loop = next((node for node in plan.nodes if region.index in node.bodies), None)
+        counted = None if loop is None else loop.counted
+        copies = 1 if counted is None else 2
+        order = [(copy, node) for copy in range(copies) for node in region.nodes if counted is None or node != counted.node]
+        edges = [((copy, early), (copy, late)) for copy in range(copies) for early, late in plan.edges if (copy, late) in order]
+        edges += [((0, early), (1, late)) for early, late in (() if counted is None else counted.carried)]
+        before = {place: set() for place in order}
+        for place in order:
+            for early, late in edges:
+                if late == place and early in before:
+                    before[late] |= before[early] | {early}
+        for at, late in enumerate(order):
+            for early in order[:at]:
+                mine, others = ({name for name in touched(plan.nodes[k]) if name in memory} for _, k in (late, early))
+                for one, other in itertools.product(mine, others):
+                    assert one == other or memory[one] != memory[other] or early in before[late]
 
 
 def two_ways(x, y):
