@@ -119,6 +119,7 @@ def draw(record: dict[str, Any], file: Path) -> None:
     axes.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.axhline(LIMIT, color="#7b8794", linestyle=":", linewidth=1.2, label=f"limit {LIMIT}")
+    axes.set_ylim(0, 1.5)
     axes.set_ylabel("time / time of the loop")
     axes.legend(frameon=False, fontsize=9)
     plots.save(figure, file)
