@@ -131,17 +131,20 @@ def _along_fronts(build: Callable[[Fronts], Program], nests: Fronts, program: Pr
 def _is_in_order(statements: Sequence[Statement], place: Span) -> bool:
     """Whether the nest at ``place`` is one loop in another still, or one thread's: else nobody waits for its iterations."""
     for each in statements:
-        inside = [part for part in each.body if isinstance(part, Loop)] if isinstance(each, Loop) else []
         if isinstance(each, Loop) and each.span.line == place.line:
-            return bool(inside)
-        if isinstance(each, TaskStatement) and each.task.role == "serial":
-            nodes = (node for statement in each.task.body for node in ast.walk(statement))
-            if any(isinstance(node, ast.For) and node.lineno == place.line for node in nodes):
-                return True
+            return any(isinstance(part, Loop) or _loops_of_one_thread(part) for part in each.body)
+        if any(loop.lineno == place.line for loop in _loops_of_one_thread(each)):
+            return True
         blocks = [each.body] if isinstance(each, Loop) else each.regions if isinstance(each, Branch) else []
         if any(_is_in_order(block, place) for block in blocks):
             return True
     return False
+
+
+def _loops_of_one_thread(statement: Statement) -> list[ast.For]:
+    if not isinstance(statement, TaskStatement) or statement.task.role != "serial":
+        return []
+    return [node for part in statement.task.body for node in ast.walk(part) if isinstance(node, ast.For)]
 
 
 def _watch_fields(globals_: Globals, type_: Type) -> None:

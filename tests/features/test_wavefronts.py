@@ -121,6 +121,21 @@ def with_names(x, y):
             y[i, j] = both
 
 
+def parts_of_other_ranges(x, y):
+    for i in qgraph.serial(range(2, y.shape[0] - 1)):
+        for j in qgraph.serial(range(1, y.shape[1])):
+            y[i, j] = 0.5 * y[i, j - 1] + x[0, j]
+        for k in range(y.shape[1]):
+            x[i, k] += 1.0
+
+
+def forward(x, y):
+    for i in qgraph.serial(range(x.shape[0])):
+        for j in qgraph.serial(range(i)):
+            y[i, 0] -= x[i, j] * y[j, 0] / 8.0
+        y[i, 0] /= x[i, i] * x[i, i] + 1.0
+
+
 KERNELS = {
     gauss_seidel: FRONTS.format("i + j"),
     nine_points: FRONTS.format("2*i + j"),
@@ -134,6 +149,8 @@ KERNELS = {
     in_its_order: FRONTS.format("j, i"),
     around_the_edges: INSIDE,
     with_names: FRONTS.format("i + j"),
+    parts_of_other_ranges: "serial i",
+    forward: FRONTS.format("j, i"),
 }
 
 
