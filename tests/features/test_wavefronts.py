@@ -110,6 +110,24 @@ def around_the_edges(x, y):
             y[i, j] = x[i - 1, j - 2] - 0.5 * y[i, j - 1]
 
 
+def read_once_more(x, y):
+    for i in qgraph.serial(range(1, y.shape[0])):
+        for j in qgraph.serial(range(1, y.shape[1] - 1)):
+            y[i, j] = y[i - 1, j + 1] * 0.5 + y[i, j - 1]
+            x[i, j] = y[i, j] - 1.0
+
+
+def three_deep(x, y):
+    n = max(min(y.shape[0], 9), 1)
+    z = np.zeros((n, n, n))
+    z[: y.shape[0], : y.shape[0]] = x[:n, :n, None]
+    for i in qgraph.serial(range(1, n)):
+        for j in qgraph.serial(range(1, n)):
+            for k in qgraph.serial(range(1, n)):
+                z[i, j, k] = (z[i - 1, j, k] + z[i, j - 1, k] + z[i, j, k - 1]) * 0.5
+    y[:n, :n] = z[: y.shape[0], : y.shape[0], n - 1]
+
+
 def with_names(x, y):
     n = min(y.shape[0], 6)
     for i in qgraph.serial(range(1, n)):
@@ -149,6 +167,8 @@ KERNELS = {
     in_its_order: FRONTS.format("j, i"),
     around_the_edges: INSIDE,
     with_names: FRONTS.format("i + j"),
+    read_once_more: FRONTS.format("2*i + j"),
+    three_deep: FRONTS.format("j + k"),
     parts_of_other_ranges: "serial i",
     forward: FRONTS.format("j, i"),
 }
@@ -272,6 +292,21 @@ def of_two(x, y):
     for i in qgraph.serial(range(1, y.shape[0])):
         for j in qgraph.serial(range(1, y.shape[1])):
             y[i, j] = x[i - 1, j] + 0.5 * y[i, j - 1]
+
+
+def of_two_in_rows(x, y):
+    for i in qgraph.serial(range(1, y.shape[0])):
+        for j in qgraph.serial(range(1, y.shape[1] - 1)):
+            y[i, j] = x[i - 1, j + 1] + 0.5 * y[i, j - 1]
+
+
+def test_an_order_that_one_memory_asks_for(rig):
+    kernel, found, expected = rig.kernel(of_two_in_rows, fuse=True), matrices(7)[0], matrices(7)[0]
+    rig.run(kernel, found, found)
+    of_two_in_rows(expected, expected)
+    np.testing.assert_allclose(found, expected, 1e-12)
+    assert FRONTS.format("2*i + j") in str(kernel.plan(found, found))
+    assert INSIDE in str(kernel.plan(*matrices(7)))
 
 
 def test_arrays_that_share_memory(rig):
