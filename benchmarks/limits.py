@@ -68,8 +68,8 @@ _WHY = {
         "CuPy",
     ): "as of atax",
     ("npbench", "nussinov", "JAX"): (
-        "both have a turn a diagonal; here a thread looks where an element's range is parted best, and JAX's version at all places "
-        "at once"
+        "both have a turn a diagonal; here a thread looks where an element's range is parted best, and JAX's version at all "
+        "places at once"
     ),
     ("npbench", "mandelbrot1", "JAX"): "level: it was ahead by as much in a run on another machine of the kind",
     ("npbench", "cholesky2", "JAX"): "the factor, and what is above it, are copied to their place",
