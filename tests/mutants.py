@@ -408,6 +408,27 @@ MUTANTS = (
         "features/test_triangular_loops.py",
     ),
     Mutant(
+        "wavefronts come before what they need",
+        "frontend/dependence/order_test.py",
+        'Order(_now(first), ">=", _now(second))',
+        'Order(_now(first), "<", _now(second))',
+        "features/test_wavefronts.py",
+    ),
+    Mutant(
+        "a part of a nest has fronts of other parts",
+        "frontend/desugar/wavefronts.py",
+        "        if by == 0 and not _holds(rest, first, last):\n",
+        "        if False:\n",
+        "features/test_wavefronts.py",
+    ),
+    Mutant(
+        "a new array begins in the memory of one that is read still",
+        "lowering/graph/memory_reuse.py",
+        "max(held.touches) < min(wanted.touches)",
+        "max(held.touches) <= min(wanted.touches)",
+        "features/test_memory_reuse.py",
+    ),
+    Mutant(
         "a slice may begin below the start",
         "frontend/arrays/views.py",
         "(limits[0][0], long, whole",
