@@ -89,6 +89,7 @@ class _Line:
     ``before``: what computes the start and the length.
     """
 
+    scope: Scope
     array: ast.expr
     parts: list[ast.expr]
     axis: int
@@ -98,7 +99,10 @@ class _Line:
 
     def element(self, index: ast.expr) -> ast.expr:
         """That with the number ``index``."""
-        place = index if self.start is None else ast.BinOp(index, ast.Add(), copied(self.start))
+        place = index
+        if self.start is not None:
+            # It does not count from the end: who knows that need not look, and loads several at once.
+            place = word(self.scope, intrinsics.assume_ge, ast.BinOp(index, ast.Add(), self.start), ast.Constant(0))
         return _item(self.array, [*self.parts[: self.axis], place, *self.parts[self.axis + 1 :]])
 
 
@@ -132,7 +136,7 @@ def _line(scope: Scope, node: ast.expr, name: str) -> _Line | None:
     start = None if lower is None or constant_of(lower) == 0 else inside(lower, f"{name}_from")
     stop = size if upper is None else word(scope, min, inside(upper, f"{name}_to"), size)
     length = stop if start is None else word(scope, max, ast.BinOp(stop, ast.Sub(), start), ast.Constant(0))
-    return _Line(array, parts, axis, start, length, before)
+    return _Line(scope, array, parts, axis, start, length, before)
 
 
 def _is_ellipsis(node: ast.expr) -> bool:
