@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from itertools import islice
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.loop_fusion import prints
@@ -28,7 +29,8 @@ def chosen(fronts: Fronts, scope: Scope, node: ast.For) -> tuple[Schedule | None
         place = scope.span(child)
         if place in fronts.chosen:
             if child is node:
-                return [*schedules_of(scope, node)][fronts.chosen[place]], False
+                # Where a func is called once more it may have others.
+                return next(islice(schedules_of(scope, node), fronts.chosen[place], None), None), False
             inside = True
         elif place not in fronts.met and (found := len([*schedules_of(scope, child)])):
             fronts.met[place] = found
