@@ -217,5 +217,7 @@ def peak(run, *args):
 @pytest.mark.parametrize("function", [chain, in_turns, around_turns, by_a_library], ids=lambda function: function.__name__)
 def test_no_more_than_numpy_takes(function):
     kernel, (x, y) = qgraph.kernel(backend="cpu")(function), matrices(300)
-    kernel(x, y.copy())
+    for _ in range(3):
+        # The second call prepares those that come, which run in another way.
+        kernel(x, y.copy())
     assert peak(kernel, x, y.copy()) <= peak(kernel.reference, x, y.copy())

@@ -143,10 +143,12 @@ class CpuExecutable:
         leaves = {f"leaf{k}": call.values[k] for k in self._given()}
         names |= {name: value for name, value in leaves.items() if not isinstance(value, ArrayView)}
         returned = [(view.shape, view.dtype) for view in call.values[self._arguments :] if isinstance(view, ArrayView)]
-        new = [*returned, *self._temporaries.shapes(call.host)]
-        shapes = {f"new{k}": found for k, found in enumerate(new, self._arguments)}
+        shapes = {f"new{k}": found for k, found in enumerate(returned, self._arguments)}
         names |= {"empty": np.empty, **{f"shape_{name}": found for name, found in shapes.items()}}
-        made = list(shapes)[: len(returned)]
+        made = list(shapes)
+        first = self._arguments + len(made)
+        temporaries = [f"new{k}" for k in range(first, first + len(self._temporaries.names))]
+        names |= {"temporaries": self._temporaries.maker(call.host)} if temporaries else {}
         hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
         names |= hosts
         addresses = {f"loop{number}": address for number, address in enumerate(self._addresses)}
@@ -154,6 +156,7 @@ class CpuExecutable:
         noted = [] if self._faults is None else ["noted"]
         passed = [*hosts, *list(viewed)[1:], *noted, *addresses, "address"]
         before, give = [f"{name} = empty(*shape_{name})" for name in shapes], []
+        before += [f"{', '.join(temporaries)}, = temporaries()"] if temporaries else []
         if self._scratch.empty:
             names |= viewed
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -43,6 +43,15 @@ class Temporaries:
 
     def on_host(self, host: Sequence[int]) -> list[np.ndarray]:
         """New NumPy arrays for one call; those in one memory are parts of one."""
-        memory = {name: np.empty(size, np.uint8) for name, size in self.sizes(host).items()}
-        places = zip(self.memories, self.shapes(host), strict=True)
-        return [np.ndarray(shape, dtype, memory[name]) for name, (shape, dtype) in places]
+        return self.maker(host)()
+
+    def maker(self, host: Sequence[int]) -> Callable[[], list[np.ndarray]]:
+        """What makes them, for calls with the same host values."""
+        sizes = self.sizes(host)
+        places = [(name, *found) for name, found in zip(self.memories, self.shapes(host), strict=True)]
+
+        def make() -> list[np.ndarray]:
+            memory = {name: np.empty(size, np.uint8) for name, size in sizes.items()}
+            return [np.ndarray(shape, dtype, memory[name]) for name, shape, dtype in places]
+
+        return make
