@@ -1,7 +1,8 @@
 """How much memory do programs of NPBench take at most beside their arguments, with qgraph on the CPU and with NumPy?
 
 ``python -m benchmarks.peak_memory [--quick]``. It is what ``tracemalloc`` has seen at most during a call, of arrays and of
-Python's objects, in one that is not the first or second of the kernel. Arguments are as large as NumPy takes half a second for, or is stopped at.
+Python's objects, in one that is not the first or second of the kernel. Arguments are as large as NumPy takes half a second
+for, or is stopped at.
 """
 
 from __future__ import annotations
