@@ -276,7 +276,32 @@ def against_the_order(x, y):
         y[i + 1, 0] = y[i, 3] + y[i, 5]
 
 
+def of_the_inner_variable(x, y):
+    j = 0
+    for i in qgraph.serial(range(1, y.shape[0])):
+        for j in qgraph.serial(range(1, y.shape[1])):
+            y[i, j] = y[i, j - 1] + x[i, j]
+        y[i, 0] = 1.0 * j
+
+
+def of_a_variable_that_changes(x, y):
+    n = y.shape[0]
+    for i in qgraph.serial(range(1, n)):
+        for j in qgraph.serial(range(1, y.shape[1])):
+            y[i, j] = y[i, j - 1] + x[i, j]
+            i = min(i + 1, n - 1)
+
+
+def of_a_bound_that_changes(x, y):
+    last = 2
+    for i in qgraph.serial(range(1, y.shape[0])):
+        last = (i * 3) % 5 + 2
+        for j in qgraph.serial(range(1, last)):
+            y[i, j] = y[i - 1, j] + y[i, j - 1]
+
+
 IN_ORDER = (
+    *(of_the_inner_variable, of_a_variable_that_changes, of_a_bound_that_changes),
     *(of_a_number, of_a_sum, of_the_last, of_the_variables, from_part_to_part, all_that_was_before, anywhere, with_an_end),
     *(as_far_as_the_data_say, against_the_order),
 )
