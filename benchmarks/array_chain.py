@@ -113,16 +113,8 @@ def check(kernel: Callable[..., Any], function: Callable[..., Any], values: list
 
 def draw(record: dict[str, Any], file: Path) -> None:
     """A bar a form and dtype: the time over that of the loop, and the limit."""
-    figure, axes = plots.figure("Ten array operations: time, as a multiple of one loop's", record, height=3.4)
-    names = [f"{row['operations']}\n{row['dtype']}" for row in record["rows"]]
-    bars = axes.bar(range(len(names)), [row["ratio"] for row in record["rows"]], color=plots.COLOURS["qgraph"], width=0.6)
-    axes.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
-    axes.set_xticks(range(len(names)), names, fontsize=8)
-    axes.axhline(LIMIT, color="#7b8794", linestyle=":", linewidth=1.2, label=f"limit {LIMIT}")
-    axes.set_ylim(0, 1.5)
-    axes.set_ylabel("time / time of the loop")
-    axes.legend(frameon=False, fontsize=9)
-    plots.save(figure, file)
+    title = "Ten array operations: time, as a multiple of one loop's"
+    plots.below(record, file, ("operations", "dtype"), LIMIT, title=title, what="the loop")
 
 
 if __name__ == "__main__":

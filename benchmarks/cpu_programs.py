@@ -214,15 +214,8 @@ def check(program: str, kernel: Callable[..., Any], other: Callable[..., Any], a
 
 def draw(record: dict[str, Any], file: Path) -> None:
     """A bar a rival: qgraph's time over its time, and the limit."""
-    figure, axes = plots.figure("CPU: time of qgraph, as a multiple of the rival's", record, height=3.6)
-    names = [f"{row['program']}\n{row['rival']}" for row in record["rows"]]
-    bars = axes.bar(range(len(names)), [row["ratio"] for row in record["rows"]], color=plots.COLOURS["qgraph"], width=0.6)
-    axes.bar_label(bars, fmt="%.2f", fontsize=8, padding=2)
-    axes.set_xticks(range(len(names)), names, fontsize=7)
-    axes.axhline(LIMIT, color="#7b8794", linestyle=":", linewidth=1.2, label=f"limit {LIMIT}")
-    axes.set_ylabel("time / time of the rival")
-    axes.legend(frameon=False, fontsize=9)
-    plots.save(figure, file)
+    title = "CPU: time of qgraph, as a multiple of the rival's"
+    plots.below(record, file, ("program", "rival"), LIMIT, title=title, what="the rival")
 
 
 if __name__ == "__main__":

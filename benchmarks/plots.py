@@ -103,6 +103,19 @@ def ratios(record: dict[str, Any], file: Path, key: str, peers: tuple[str, ...],
     save(drawn, file)
 
 
+def below(record: dict[str, Any], file: Path, keys: tuple[str, str], limit: float, *, title: str, what: str) -> None:
+    """A bar a row, called by two of its columns: the time over that of ``what``, which shall stay below ``limit``."""
+    drawn, axes = figure(title, record, height=3.6)
+    found = [row["ratio"] for row in record["rows"]]
+    axes.bar_label(axes.bar(range(len(found)), found, color=COLOURS["qgraph"], width=0.6), fmt="%.2f", fontsize=8, padding=2)
+    axes.set_xticks(range(len(found)), [f"{row[keys[0]]}\n{row[keys[1]]}" for row in record["rows"]], fontsize=7)
+    axes.axhline(limit, color="#7b8794", linestyle=":", linewidth=1.2, label=f"limit {limit}")
+    axes.set_ylim(0, 1.25 * max(*found, limit))
+    axes.set_ylabel(f"time / time of {what}")
+    axes.legend(frameon=False, fontsize=9)
+    save(drawn, file)
+
+
 def save(drawn: Figure, file: Path) -> None:
     """Write the PNG."""
     drawn.savefig(file)

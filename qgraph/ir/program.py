@@ -8,7 +8,6 @@ every other global is a key of ``Task.names``.
 from __future__ import annotations
 
 import ast
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,8 +25,6 @@ from qgraph.source import Span
 if TYPE_CHECKING:
     # Read when there is a loop to look at: nothing of it is needed to mark a function.
     from qgraph.polyhedral.array_sections import Section
-
-# --- what a statement does ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +92,8 @@ class Cast:
 class Temporary:
     """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
 
-    ``in_graph``: in a CUDA graph, nodes of it take and free the memory; it lies with the other temporaries everywhere else.
-    ``computed``: its type is that of the expression that fills it. ``depth``: how many loops are around what makes it, of
-    which each turn has a new one. ``memory``: the leaf of another one in whose memory it lies, empty where it has its own.
+    ``in_graph``: nodes of a CUDA graph take and free its memory. ``computed``: its type is that of what fills it. ``depth``:
+    so many loops are around what makes it, each turn anew. ``memory``: the leaf of another one in whose memory it lies.
     """
 
     leaf: Leaf
@@ -419,17 +415,6 @@ class Program:
     def arrays_and_scalars(self) -> tuple[Leaf, ...]:
         """What the tasks take: the caller's leaves, those of arrays that are returned, then the temporaries."""
         return (*self.leaves, *(temporary.leaf for temporary in (*self.returned, *self.temporaries)))
-
-    @property
-    def overlapping(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of leaves that share memory: ``aliases``, and temporaries that do one after the other."""
-        pairs = list(self.aliases)
-        groups: dict[str, list[str]] = {}
-        for each in self.temporaries:
-            groups.setdefault(each.memory or each.leaf.name, []).append(each.leaf.name)
-        for names in groups.values():
-            pairs += itertools.combinations(names, 2)
-        return tuple(pairs)
 
     @property
     def returns_arrays(self) -> bool:

@@ -325,28 +325,20 @@ def of_two_in_rows(x, y):
             y[i, j] = x[i - 1, j + 1] + 0.5 * y[i, j - 1]
 
 
-def test_an_order_that_one_memory_asks_for(rig):
-    kernel, found, expected = rig.kernel(of_two_in_rows, fuse=True), matrices(7)[0], matrices(7)[0]
-    rig.run(kernel, found, found)
-    of_two_in_rows(expected, expected)
-    np.testing.assert_allclose(found, expected, 1e-12)
-    assert FRONTS.format("2*i + j") in str(kernel.plan(found, found))
-    assert INSIDE in str(kernel.plan(*matrices(7)))
-
-
-def test_arrays_that_share_memory(rig):
+@pytest.mark.parametrize(("function", "fronts"), [(of_two, "i + j"), (of_two_in_rows, "2*i + j")])
+def test_arrays_that_share_memory(rig, function, fronts):
     """One array is two arguments: then the rows need each other; of parts of one nobody proves anything."""
-    kernel, found, expected = rig.kernel(of_two, fuse=True), matrices(7)[0], matrices(7)[0]
+    kernel, found, expected = rig.kernel(function, fuse=True), matrices(7)[0], matrices(7)[0]
     rig.run(kernel, found, found)
-    of_two(expected, expected)
+    function(expected, expected)
     np.testing.assert_allclose(found, expected, 1e-12)
-    assert FRONTS.format("i + j") in str(kernel.plan(found, found))
+    assert FRONTS.format(fronts) in str(kernel.plan(found, found))
     assert INSIDE in str(kernel.plan(*matrices(7)))
     if rig.backend != "cuda":
         found, expected = matrices(8)[0], matrices(8)[0]
         assert "front" not in str(kernel.plan(found[:-1], found[1:]))
         kernel(found[:-1], found[1:])
-        of_two(expected[:-1], expected[1:])
+        function(expected[:-1], expected[1:])
         np.testing.assert_allclose(found, expected, 1e-12)
 
 

@@ -16,7 +16,7 @@ from qgraph.frontend.arrays.views import size_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
-from qgraph.frontend.inference.ranks import known, library_call, library_operands, new_array, rank
+from qgraph.frontend.inference.ranks import is_ellipsis, known, library_call, library_operands, new_array, rank
 from qgraph.frontend.names.bindings import LeafRef, Value, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
@@ -244,7 +244,7 @@ def takes_all(part: ast.expr) -> bool:
     """Whether an index takes all of an array."""
     if isinstance(part, ast.Slice):
         return part.lower is part.upper is part.step is None
-    return isinstance(part, ast.Constant) and part.value is ...
+    return is_ellipsis(part)
 
 
 def _operands(region: Region, statement: LibraryCall) -> list[tuple[Operand, ArrayType]]:

@@ -1,16 +1,24 @@
-"""Rows of arrays and their elements as expressions: what vectors are made of, and stored to."""
+"""Rows of arrays and their elements as expressions: what vectors are made of and stored to, and what loops go over."""
 
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from qgraph.frontend.bodies.value_resolution import at
-from qgraph.frontend.inference.ranks import known
+from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, rank
 from qgraph.frontend.names.scope import Scope
-from qgraph.ir.trees import parts_of
+from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.trees import assign, is_none, load, parts_of
+from qgraph.operations import intrinsics
 from qgraph.operations.vectors import Shape
-from qgraph.source import copied
+from qgraph.source import copied, standing_for
+
+_Tree = TypeVar("_Tree", bound=ast.AST)
 
 
 def places_of_rows(shape: Shape) -> list[list[tuple[int, ...]]]:
@@ -51,3 +59,101 @@ def _read(node: ast.expr) -> ast.expr:
         if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)):
             child.ctx = ast.Load()
     return found
+
+
+# --- rows of which each element is taken by a loop -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The elements of an array along one axis: a subscript with a slice in the place ``axis``, from ``start`` on.
+
+    ``before``: what computes the start and the length.
+    """
+
+    scope: Scope
+    array: ast.expr
+    parts: list[ast.expr]
+    axis: int
+    start: ast.expr | None
+    length: ast.expr
+    before: list[ast.stmt]
+
+    def element(self, index: ast.expr) -> ast.expr:
+        """That with the number ``index``."""
+        place = index
+        if self.start is not None:
+            # It does not count from the end: who knows that need not look, and loads several at once.
+            place = word(self.scope, intrinsics.assume_ge, ast.BinOp(index, ast.Add(), self.start), ast.Constant(0))
+        return item_at(self.array, [*self.parts[: self.axis], place, *self.parts[self.axis + 1 :]])
+
+
+def line_of(scope: Scope, node: ast.expr, name: str) -> Line | None:
+    """``node``, a part of an array, as a line; None where it is more than indices and one slice."""
+    array, parts = (node.value, parts_of(node)) if isinstance(node, ast.Subscript) else (node, [])
+    if not isinstance(array, (ast.Name, ast.Attribute)):
+        return None
+    parts = [*parts, *(ast.Slice() for _ in range(rank(scope, array) - len(parts)))]
+    slices = [(at, part) for at, part in enumerate(parts) if isinstance(part, ast.Slice)]
+    whole = all(isinstance(part, ast.Slice) or not rank(scope, part) for part in parts)
+    if len(slices) != 1 or not whole or any(is_new_axis(scope, part) or is_ellipsis(part) for part in parts):
+        return None
+    ((axis, part),) = slices
+    if not is_none(part.step):
+        return None
+    before: list[ast.stmt] = []
+
+    def inside(bound: ast.expr, kept: str) -> ast.expr:
+        """A bound as the number of an element, which no longer counts from the end."""
+        if isinstance(bound, ast.Constant) and isinstance(bound.value, int) and bound.value >= 0:
+            return bound
+        before.append(assign(kept, word(scope, operator.index, bound)))
+        from_end = ast.Compare(load(kept), [ast.Lt()], [ast.Constant(0)])
+        counted = word(scope, max, ast.BinOp(load(kept), ast.Add(), shape_along(array, axis)), ast.Constant(0))
+        before.append(assign(kept, ast.IfExp(from_end, counted, load(kept))))
+        return load(kept)
+
+    size = shape_along(array, axis)
+    lower, upper = (None if is_none(bound) else bound for bound in (part.lower, part.upper))
+    start = None if lower is None or constant_of(lower) == 0 else inside(lower, f"{name}_from")
+    stop = size if upper is None else word(scope, min, inside(upper, f"{name}_to"), size)
+    length = stop if start is None else word(scope, max, ast.BinOp(stop, ast.Sub(), start), ast.Constant(0))
+    return Line(scope, array, parts, axis, start, length, before)
+
+
+def in_lines(tree: _Tree, arrays: dict[str, Line], names: dict[str, ast.Name]) -> _Tree:
+    """A copy of ``tree`` with elements and lengths of lines in the place of those of parameters, and other names for some."""
+    result: _Tree = _InLine(arrays, names).visit(copied(tree))
+    return result
+
+
+class _InLine(ast.NodeTransformer):
+    def __init__(self, arrays: dict[str, Line], names: dict[str, ast.Name]) -> None:
+        self._arrays, self._names = arrays, names
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        match node.value:
+            case ast.Name(id=name) if name in self._arrays and not isinstance(node.slice, ast.Tuple):
+                return standing_for(self._arrays[name].element(node.slice), node)
+            case ast.Attribute(value=ast.Name(id=name), attr="shape") if name in self._arrays:
+                return copied(self._arrays[name].length)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(self._names[node.id].id, node.ctx) if node.id in self._names else node
+
+
+def shape_along(array: str | ast.expr, axis: int) -> ast.expr:
+    """How long an array, by its name or as an expression, is along an axis."""
+    return ast.Subscript(ast.Attribute(_array_named(array), "shape", ast.Load()), ast.Constant(axis), ast.Load())
+
+
+def item_at(array: str | ast.expr, indices: Sequence[ast.expr]) -> ast.Subscript:
+    """An element of it."""
+    inside = copied(indices[0]) if len(indices) == 1 else ast.Tuple(copied([*indices]), ast.Load())
+    return ast.Subscript(_array_named(array), inside, ast.Load())
+
+
+def _array_named(array: str | ast.expr) -> ast.expr:
+    return load(array) if isinstance(array, str) else copied(array)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,11 +16,12 @@ import numpy as np
 
 from qgraph.errors import ArgumentError
 from qgraph.frontend.bodies.array_expressions import indices_in, refuse_masks
+from qgraph.frontend.bodies.row_elements import Line, in_lines, item_at, line_of, shape_along
 from qgraph.frontend.bodies.row_overlaps import Directions
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import is_new_axis, is_place, known_object, rank, reduction
+from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, is_place, known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, finished, operand, operands_of_reduction, summed, wider
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
@@ -30,7 +30,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.program import SLOTS
-from qgraph.ir.trees import assign, at_place, is_none, load, parts_of, stored
+from qgraph.ir.trees import assign, at_place, load, parts_of, stored
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 
@@ -62,11 +62,11 @@ class RowFunction:
             return None
         names = {name: load(f"{name}_{number}") for name in names_assigned(before)}
         lines: list[ast.stmt] = []
-        arrays: dict[str, _Line] = {}
+        arrays: dict[str, Line] = {}
         for name, argument in self.arguments.items():
             bound = self.scope.names[name]
             if isinstance(bound, Private) and bound.array is not None:
-                line = _line(self.scope, argument, f"{name}_{number}")
+                line = line_of(self.scope, argument, f"{name}_{number}")
                 if line is None:
                     return None
                 lines += line.before
@@ -74,92 +74,11 @@ class RowFunction:
             else:
                 names[name] = load(f"{name}_{number}")
                 lines.append(assign(names[name].id, copied(argument)))
-        taking = _InLine(arrays, names)
-        lines += map(taking.visit, copied(before))
-        value: ast.expr = taking.visit(copied(last.value))
+        lines += (in_lines(each, arrays, names) for each in before)
+        value = in_lines(last.value, arrays, names)
         if any(isinstance(child, ast.Name) and child.id in arrays for each in (*lines, value) for child in ast.walk(each)):
             return None
         return [at_place(each, last) for each in lines], at_place(value, last)
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The elements of an array along one axis: a subscript with a slice in the place ``axis``, from ``start`` on.
-
-    ``before``: what computes the start and the length.
-    """
-
-    scope: Scope
-    array: ast.expr
-    parts: list[ast.expr]
-    axis: int
-    start: ast.expr | None
-    length: ast.expr
-    before: list[ast.stmt]
-
-    def element(self, index: ast.expr) -> ast.expr:
-        """That with the number ``index``."""
-        place = index
-        if self.start is not None:
-            # It does not count from the end: who knows that need not look, and loads several at once.
-            place = word(self.scope, intrinsics.assume_ge, ast.BinOp(index, ast.Add(), self.start), ast.Constant(0))
-        return _item(self.array, [*self.parts[: self.axis], place, *self.parts[self.axis + 1 :]])
-
-
-def _line(scope: Scope, node: ast.expr, name: str) -> _Line | None:
-    """``node``, a part of an array, as a line; None where it is more than indices and one slice."""
-    array, parts = (node.value, parts_of(node)) if isinstance(node, ast.Subscript) else (node, [])
-    if not isinstance(array, (ast.Name, ast.Attribute)):
-        return None
-    parts = [*parts, *(ast.Slice() for _ in range(rank(scope, array) - len(parts)))]
-    slices = [(at, part) for at, part in enumerate(parts) if isinstance(part, ast.Slice)]
-    whole = all(isinstance(part, ast.Slice) or not rank(scope, part) for part in parts)
-    if len(slices) != 1 or not whole or any(is_new_axis(scope, part) or _is_ellipsis(part) for part in parts):
-        return None
-    ((axis, part),) = slices
-    if not is_none(part.step):
-        return None
-    before: list[ast.stmt] = []
-
-    def inside(bound: ast.expr, kept: str) -> ast.expr:
-        """A bound as the number of an element, which no longer counts from the end."""
-        if isinstance(bound, ast.Constant) and isinstance(bound.value, int) and bound.value >= 0:
-            return bound
-        before.append(assign(kept, word(scope, operator.index, bound)))
-        from_end = ast.Compare(load(kept), [ast.Lt()], [ast.Constant(0)])
-        counted = word(scope, max, ast.BinOp(load(kept), ast.Add(), _shape(array, axis)), ast.Constant(0))
-        before.append(assign(kept, ast.IfExp(from_end, counted, load(kept))))
-        return load(kept)
-
-    size = _shape(array, axis)
-    lower, upper = (None if is_none(bound) else bound for bound in (part.lower, part.upper))
-    start = None if lower is None or constant_of(lower) == 0 else inside(lower, f"{name}_from")
-    stop = size if upper is None else word(scope, min, inside(upper, f"{name}_to"), size)
-    length = stop if start is None else word(scope, max, ast.BinOp(stop, ast.Sub(), start), ast.Constant(0))
-    return _Line(scope, array, parts, axis, start, length, before)
-
-
-def _is_ellipsis(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...
-
-
-class _InLine(ast.NodeTransformer):
-    """Puts elements and lengths of lines in the place of those of parameters, and other names in that of a function's own."""
-
-    def __init__(self, arrays: dict[str, _Line], names: dict[str, ast.Name]) -> None:
-        self._arrays, self._names = arrays, names
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        match node.value:
-            case ast.Name(id=name) if name in self._arrays and not isinstance(node.slice, ast.Tuple):
-                return standing_for(self._arrays[name].element(node.slice), node)
-            case ast.Attribute(value=ast.Name(id=name), attr="shape") if name in self._arrays:
-                return copied(self._arrays[name].length)
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Name(self._names[node.id].id, node.ctx) if node.id in self._names else node
 
 
 def reducing_function(scope: Scope, node: ast.expr, noting: Noting) -> RowFunction:
@@ -226,7 +145,7 @@ class _Rows(Elementwise):
         ndim = rank(self.scope, node)
         name = self._array(node)
         variables = [load(f"_i{axis}") for axis in range(len(self._axes) - ndim, len(self._axes))]
-        return at_place(standing_for(_item(name, variables), node), node)
+        return at_place(standing_for(item_at(name, variables), node), node)
 
     def _array(self, node: ast.expr) -> str:
         """The parameter for an array, whose lengths are those of the loops."""
@@ -263,7 +182,7 @@ class _Rows(Elementwise):
         result: list[ast.stmt] = []
         for at, arrays in enumerate(self._axes):
             (first, axis), *others = arrays
-            length = _shape(first, axis)
+            length = shape_along(first, axis)
             for name, other in others:
                 if self._surely_same((first, axis), (name, other)):
                     continue
@@ -271,7 +190,7 @@ class _Rows(Elementwise):
                 along = f" along axis {at}" if len(self._axes) > 1 else ""
                 found = f"`{texts[1]}` and `{texts[0]}` have different lengths{along}"
                 fault = Fault(ArgumentError, self.scope.span(self._node), found, _HINT)
-                length = word(self.scope, intrinsics.same_length, length, _shape(name, other), *self._noting(fault))
+                length = word(self.scope, intrinsics.same_length, length, shape_along(name, other), *self._noting(fault))
             result.append(assign(f"_n{at}", length))
         return result
 
@@ -332,7 +251,7 @@ class _Reduction(_Rows):
                 name = self._parameter(base, "_a", ArrayType("" if dtype is None else dtype.name, 1, "A"))
                 # Of a part that only the device knows it would not be known to be a number.
                 place = word(self.scope, np.int64, super()._element(index))
-                return at_place(standing_for(_item(name, [place]), node), node)
+                return at_place(standing_for(item_at(name, [place]), node), node)
         return super()._element(node)
 
     def _is_gather(self, base: ast.expr, index: ast.expr) -> bool:
@@ -467,7 +386,7 @@ def _extent(scope: Scope, node: ast.expr, axis: int) -> str | None:
     match node:
         case ast.Subscript(value=ast.Name(id=name) as base):
             parts = parts_of(node)
-            if any(isinstance(part, ast.Constant) and part.value is ... for part in parts):
+            if any(map(is_ellipsis, parts)):
                 return None
             parts += [ast.Slice()] * (rank(scope, base) - len(parts))
             sliced = [(k, part) for k, part in enumerate(parts) if isinstance(part, ast.Slice)]
@@ -493,16 +412,3 @@ class _Sample(ast.NodeTransformer):
             kind = ast.Attribute(ast.Attribute(load(name), "dtype", ast.Load()), "type", ast.Load())
             return ast.copy_location(ast.Call(kind, [ast.Constant(1)], []), node)
         return ast.copy_location(word(self._scope, np.dtype(bound.array.dtype).type, ast.Constant(1)), node)
-
-
-def _shape(array: str | ast.expr, axis: int) -> ast.expr:
-    return ast.Subscript(ast.Attribute(_array_named(array), "shape", ast.Load()), ast.Constant(axis), ast.Load())
-
-
-def _item(array: str | ast.expr, indices: Sequence[ast.expr]) -> ast.Subscript:
-    inside = copied(indices[0]) if len(indices) == 1 else ast.Tuple(copied([*indices]), ast.Load())
-    return ast.Subscript(_array_named(array), inside, ast.Load())
-
-
-def _array_named(array: str | ast.expr) -> ast.expr:
-    return load(array) if isinstance(array, str) else copied(array)

@@ -35,6 +35,7 @@ from qgraph.lowering.codegen.task_codegen import (
     serial_function,
     without_handles,
 )
+from qgraph.lowering.graph.dependencies import temporaries_together
 from qgraph.nodes.kind import statement_kind
 from qgraph.operations import intrinsics
 from qgraph.source import Span, copied
@@ -267,7 +268,7 @@ class _Control:
             return [self._call(*polled_function(program, task, dtypes, loops))]
         parameters, function = chunk_function(program, task, dtypes)
         used = {parameter.name for parameter in parameters}
-        disjoint = not any(used.issuperset(pair) for pair in program.overlapping)
+        disjoint = not any(used.issuperset(pair) for pair in (*program.aliases, *temporaries_together(program)))
         call = self._call(parameters, function, "_chunks, _rows, _cols, _row_step, _col_step, ", task.name)
         self.names[task.name] = self._kernel.loop(parameters, function, disjoint=disjoint)
         *counts, last = self._counts(task)

@@ -52,6 +52,7 @@ from qgraph.lowering.codegen.generated_names import (
     slot_place,
     walk,
 )
+from qgraph.lowering.graph.dependencies import temporaries_together
 from qgraph.operations import intrinsics
 from qgraph.source import Span, copied
 
@@ -178,7 +179,7 @@ def kernel_code(
     function = make_function(entry, [p.name for p in parameters], body, names, task.span)
     # Scratch is how blocks talk to each other: its loads and stores stay where the fences are.
     arrays = {parameter.name for parameter in parameters if parameter.is_array and parameter.kind == "leaf"}
-    shared = {name for pair in program.overlapping if arrays.issuperset(pair) for name in pair}
+    shared = {name for pair in (*program.aliases, *temporaries_together(program)) if arrays.issuperset(pair) for name in pair}
     published = {WORDS} if program.progress is None else {WORDS, program.progress.ring}
     code = TaskCode(
         task=task,

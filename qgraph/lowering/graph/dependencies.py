@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qgraph.ir.program import Effects, Program
@@ -96,11 +96,17 @@ def places_of(program: Program) -> dict[str, frozenset[str]]:
     for first, second in program.aliases:
         for name in (first, second):
             places[name].add(f"{first}&{second}")
-    for first, second in program.overlapping[len(program.aliases) :]:
-        # In one memory, one after the other: there is no part of it that only one of them has.
+    for first, second in temporaries_together(program):
+        # One after the other: there is no part of the memory that only one of them has.
         for name in (first, second):
             places.setdefault(name, {f"{_MEMORY}{first}"})
     return {name: frozenset(found) for name, found in places.items()}
+
+
+def temporaries_together(program: Program) -> Iterator[tuple[str, str]]:
+    """Pairs of temporaries that have one memory."""
+    memories = {each.leaf.name: each.memory or each.leaf.name for each in program.temporaries}
+    return (pair for pair in itertools.combinations(memories, 2) if memories[pair[0]] == memories[pair[1]])
 
 
 def touched_places(names: Iterable[str], places: Mapping[str, frozenset[str]]) -> set[str]:
