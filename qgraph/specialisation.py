@@ -28,7 +28,8 @@ from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import assembler, with_arrays
 from qgraph.runtime.values.temporaries import Temporaries
 
-# Where many threads wait for work. A core of a CPU is through a nest of serial loops sooner than all cores meet at each front.
+# Where many threads wait for work. On 2 cores a front takes longer than it saves where its iterations are short (an edit distance
+# 2.8 times, Gauss-Seidel 2.0), and saves nine tenths of Cholesky's time, whose iterations have loops: which they are is not asked.
 _IN_FRONTS = ("cuda", "sim")
 
 Aliases = tuple[tuple[int, int, str], ...]

@@ -16,7 +16,7 @@ INSIDE = "`serial front` runs inside of each"
 
 @pytest.fixture(autouse=True)
 def on_every_backend(monkeypatch):
-    """A CPU is faster without: it takes fronts here, where each backend shall give what plain Python does."""
+    """The CPU keeps the order: it takes fronts here, where each backend shall give what plain Python does."""
     monkeypatch.setattr(specialisation, "_IN_FRONTS", BACKENDS)
 
 

@@ -97,8 +97,7 @@ def schedules_of(scope: Scope, node: ast.For) -> Iterator[Schedule]:
     if nest is None:
         return
     outer, items = nest
-    fronts = [item.inner if item.serial else outer for item in items]
-    columns = [_signed(each) for each in fronts if each is not None]
+    columns = [_signed(item.inner if item.serial and item.inner is not None else outer) for item in items]
     if len(items) == 1:
         # Whatever the word says, nothing may need the order of the inner loop.
         yield from _found(scope, node, outer, items, [_signed(outer)], [0])
