@@ -28,8 +28,8 @@ from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import assembler, with_arrays
 from qgraph.runtime.values.temporaries import Temporaries
 
-# Where many threads wait for work. On 2 cores a front takes longer than it saves where its iterations are short (an edit distance
-# 2.8 times, Gauss-Seidel 2.0), and saves nine tenths of Cholesky's time, whose iterations have loops: which they are is not asked.
+# Where many threads wait for work. On a CPU of 2 cores a front costs more than it saves where iterations are short (an edit
+# distance takes 2.8 times as long, Gauss-Seidel 2.0), and saves nine tenths of Cholesky's time, whose iterations have loops.
 _IN_FRONTS = ("cuda", "sim")
 
 Aliases = tuple[tuple[int, int, str], ...]
