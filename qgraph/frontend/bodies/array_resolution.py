@@ -109,21 +109,28 @@ class ArrayResolution(ValueResolution):
             return None
         key = ast.unparse(node)
         if key not in self._sums:
-            number = self._body.count_row()
-            found = made.in_line(number)
-            if found is None:
+            found = self._in_line(made, node)
+            if found is None or found[1] is None:
                 return None
-            lines, value = found
-            scope, sums = self._scope, self._sums
-            own = {name: Private(self._body.unit.local_name(name)) for name in names_assigned(lines)}
-            self._body.names.reserve(each.name for each in own.values())
-            self._scope, self._sums = scope.inner(own | {name: Private(name) for name in (FAULTS, SLOTS)}), None
-            lines = [at(each, node) for line in lines for each in self.block([line])]
-            sums[key] = lines, at(self.visit(value), node)
-            self._scope, self._sums = scope, sums
+            self._sums[key] = found[0], found[1]
         return copied(self._sums[key][1])
 
-    def array_store(self, node: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> ast.stmt | None:
+    def _in_line(self, made: RowFunction, node: ast.AST) -> tuple[list[ast.stmt], ast.expr | None] | None:
+        """The statements of a function in the place of its call, and its value; None where they cannot be there."""
+        found = made.in_line(self._body.count_row())
+        if found is None:
+            return None
+        lines, value = found
+        scope, sums = self._scope, self._sums
+        own = {name: Private(self._body.unit.local_name(name)) for name in names_assigned(lines)}
+        self._body.names.reserve(each.name for each in own.values())
+        self._scope, self._sums = scope.inner(own | {name: Private(name) for name in (FAULTS, SLOTS)}), None
+        lines = [at(each, node) for line in lines for each in self.block([line])]
+        value = value if value is None else at(self.visit(value), node)
+        self._scope, self._sums = scope, sums
+        return lines, value
+
+    def array_store(self, node: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> ast.stmt | list[ast.stmt] | None:
         """What stands for a statement that stores arrays in parts of arrays; None for any other, whose names are noted."""
         self._ranks = {}
         target = array_target(self._scope, node, targets)
@@ -132,7 +139,8 @@ class ArrayResolution(ValueResolution):
                 self._note_arrays(node)
             return None
         made = storing_function(self._scope, node, target, self._noting, self._body.unit.may_share)
-        return at(ast.Expr(self._row_call(made, node)), node)
+        found = self._in_line(made, node) if self._body.rows_in_line else None
+        return at(ast.Expr(self._row_call(made, node)), node) if found is None else found[0]
 
     def made_array(self, node: ast.Assign) -> list[ast.stmt] | None:
         """What stands for a statement that makes an array for the iteration; None for any other."""

@@ -135,7 +135,9 @@ class _InLine(ast.NodeTransformer):
         self.generic_visit(node)
         match node.value:
             case ast.Name(id=name) if name in self._arrays and not isinstance(node.slice, ast.Tuple):
-                return standing_for(self._arrays[name].element(node.slice), node)
+                element = self._arrays[name].element(node.slice)
+                element.ctx = node.ctx
+                return standing_for(element, node)
             case ast.Attribute(value=ast.Name(id=name), attr="shape") if name in self._arrays:
                 return copied(self._arrays[name].length)
         return node

@@ -51,16 +51,17 @@ class RowFunction:
     arguments: dict[str, ast.expr]
     statements: list[ast.stmt]
 
-    def in_line(self, number: int) -> tuple[list[ast.stmt], ast.expr] | None:
-        """The statements as those of its caller, before what adds up a row, and the value; None where it has other ones.
+    def in_line(self, number: int) -> tuple[list[ast.stmt], ast.expr | None] | None:
+        """The statements as those of its caller, and the value of a function that returns one; None where they cannot be.
 
         ``number`` tells the names in them from others.
         """
-        *before, last = self.statements
-        leaves = any(isinstance(child, ast.Return) for each in before for child in ast.walk(each))
-        if not isinstance(last, ast.Return) or last.value is None or leaves:
+        last = self.statements[-1]
+        value = last.value if isinstance(last, ast.Return) else None
+        statements = self.statements if value is None else self.statements[:-1]
+        if any(isinstance(child, ast.Return) for each in statements for child in ast.walk(each)):
             return None
-        names = {name: load(f"{name}_{number}") for name in names_assigned(before)}
+        names = {name: load(f"{name}_{number}") for name in names_assigned(statements)}
         lines: list[ast.stmt] = []
         arrays: dict[str, Line] = {}
         for name, argument in self.arguments.items():
@@ -74,11 +75,12 @@ class RowFunction:
             else:
                 names[name] = load(f"{name}_{number}")
                 lines.append(assign(names[name].id, copied(argument)))
-        lines += (in_lines(each, arrays, names) for each in before)
-        value = in_lines(last.value, arrays, names)
-        if any(isinstance(child, ast.Name) and child.id in arrays for each in (*lines, value) for child in ast.walk(each)):
+        lines += (in_lines(each, arrays, names) for each in statements)
+        value = None if value is None else in_lines(value, arrays, names)
+        every = lines if value is None else [*lines, value]
+        if any(isinstance(child, ast.Name) and child.id in arrays for each in every for child in ast.walk(each)):
             return None
-        return [at_place(each, last) for each in lines], at_place(value, last)
+        return [at_place(each, last) for each in lines], value if value is None else at_place(value, last)
 
 
 def reducing_function(scope: Scope, node: ast.expr, noting: Noting) -> RowFunction:

@@ -55,83 +55,113 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
     # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
     if not task.axes or task.reductions or task.joined:
         return None
-    inner = inner_loop(task)
-    if inner is None:
+    loops = inner_loops(task)
+    if not loops:
         return None
-    known = _known_length(unit, task, inner)
-    reads = list(_reads(unit, task, inner.loop))
-    if len(task.axes) > 1 and (known is None or not _streams(task, reads, inner)):
+    lengths = [_known_length(unit, task, inner) for inner in loops]
+    known = _longest(lengths)
+    reads = [(read, inner) for inner in loops for read in _reads(unit, task, inner.loop)]
+    if known is None and len(loops) > 1:
         return None
-    if any(_runs_outside(read, inner) for read in reads):
+    if len(task.axes) > 1 and (known is None or not all(_streams(task, reads, inner) for inner in loops)):
+        return None
+    if any(_runs_outside(read, inner) for read, inner in reads):
         # Neighbouring threads read neighbouring elements, in as many rows as lanes share an iteration.
         if known is None:
             return None
         # Where nobody knows how many iterations there are: correlation in ``benchmarks.npbench``, a triangle of 3200 columns of
         # 4000, took an H200 423, 363 and 292 ms with 8, 16 and 32 lanes.
-        return _named(unit, task, inner, known), True, 0 if task.on_device else _LANES_APART
-    along = [read for read in reads if coefficient(read.last, inner.variable) == 1]
+        return _named(unit, task, loops, known), True, 0 if task.on_device else _LANES_APART
+    along = [(read, inner) for read, inner in reads if coefficient(read.last, inner.variable) == 1]
     broadcast = False
     if known is not None:
         # All threads run through the same range: what depends on it alone is one element for all of them.
-        broadcast = not any(names_in(read.index) & inner.varying for read in along)
+        broadcast = not any(names_in(read.index) & inner.varying for read, inner in along)
         length = known
     else:
-        whole = [read.array for read in along if isinstance(read.index, ast.Name)]
+        (inner,) = loops
+        whole = [read.array for read, _ in along if isinstance(read.index, ast.Name)]
         if task.on_device or not whole or not names_in(inner.start) & inner.varying:
             return None
         outer = on_host(unit, task.axes[0].count)
         assert outer is not None, "a count that the host knows is a host value"
         size = unit.shape_of(unit.host_name(unit.leaves[whole[0]]))
         length = parsed(f"{size}[0] // max(1, {ast.unparse(outer)})")
-    return _named(unit, task, inner, length), broadcast, 0
+    return _named(unit, task, loops, length), broadcast, 0
 
 
-def _streams(task: Task, reads: Sequence[_Read], inner: InnerLoop) -> bool:
+def _longest(lengths: Sequence[ast.expr | None]) -> ast.expr | None:
+    """The greatest of some lengths; None where one is not known."""
+    known = {ast.unparse(length): length for length in lengths if length is not None}
+    if None in lengths:
+        return None
+    return call_of("max", *known.values()) if len(known) > 1 else next(iter(known.values()))
+
+
+def _streams(task: Task, reads: Iterable[tuple[_Read, InnerLoop]], inner: InnerLoop) -> bool:
     """Whether iterations of several axes read elements of their own, one behind the other, or the same as all others.
 
     What some of them share they load together where threads have rows, or tiles, of iterations.
     """
     axes = {axis.variable for axis in task.axes}
-    own = [read for read in reads if _varies(read, inner) and names_in(read.index) & axes]
+    own = [read for read, loop in reads if loop is inner and _varies(read, inner) and names_in(read.index) & axes]
     return all(axes <= names_in(read.index) and coefficient(read.last, inner.variable) == 1 for read in own) and own != []
 
 
-def _named(unit: ProgramBuilder, task: Task, inner: InnerLoop, length: ast.expr) -> str:
-    return unit.host_value(length, task.span, text=f"the average length of the loop at line {inner.loop.lineno}").id
+def _named(unit: ProgramBuilder, task: Task, loops: Sequence[InnerLoop], length: ast.expr) -> str:
+    return unit.host_value(length, task.span, text=f"the average length of the loop at line {loops[0].loop.lineno}").id
 
 
 @dataclass(frozen=True, slots=True)
 class InnerLoop:
-    """A loop ``for variable in range(start, stop)`` that is one of the statements of a parallel loop.
+    """A loop ``for variable in range(start, stop)`` in a parallel loop.
 
-    ``outer`` is the variable of the parallel loop, of its last axis, and what is like it; ``varying`` are those of all axes and
-    all names that its iterations assign before.
+    ``before`` are the statements that come before it. ``outer`` is the variable of the parallel loop, of its last axis, and
+    what is like it; ``varying`` are those of all axes and all names that its iterations assign before.
     """
 
     loop: ast.For
     variable: str
     start: ast.expr
     stop: ast.expr
+    before: list[ast.stmt]
     outer: frozenset[str]
     varying: frozenset[str]
 
 
-def inner_loop(task: Task) -> InnerLoop | None:
-    """The one loop among the statements of a parallel loop."""
-    match [statement for statement in task.body if isinstance(statement, (ast.For, ast.While))]:
-        case [
-            ast.For(
-                target=ast.Name(id=variable),
-                iter=ast.Call(func=ast.Name(id=name), args=[start, stop, ast.Constant(value=1)], keywords=[]),
-                orelse=[],
-            ) as loop
-        ] if task.names.get(name) is builtins.range:
-            before = task.body[: task.body.index(loop)]
-            outer = task.axes[-1].variable
-            near = {outer} | {each for each, value in _assigned(before) if abs(coefficient(value, outer) or 0) == 1}
-            varying = frozenset({*(axis.variable for axis in task.axes), *names_assigned(before)})
-            return InnerLoop(loop, variable, start, stop, frozenset(near), varying)
-    return None
+def inner_loops(task: Task) -> list[InnerLoop]:
+    """The innermost loops of a parallel loop, in their order; none where one may not run, or not over a range."""
+    before: list[ast.stmt] = []
+    found: list[InnerLoop] = []
+    return found if _look(task, task.body, before, found) else []
+
+
+def _look(task: Task, statements: Sequence[ast.stmt], before: list[ast.stmt], found: list[InnerLoop]) -> bool:
+    for statement in statements:
+        if _has_loops([statement]):
+            match statement:
+                case ast.For(ast.Name(id=variable), ast.Call(func=ast.Name(id=name), args=[start, stop, step]), orelse=[]):
+                    pass
+                case _:
+                    return False
+            if task.names.get(name) is not builtins.range:
+                return False
+            if _has_loops(statement.body):
+                if not _look(task, statement.body, before, found):
+                    return False
+            elif ast.unparse(step) != "1":
+                return False
+            else:
+                outer = task.axes[-1].variable
+                near = {outer} | {each for each, value in _assigned(before) if abs(coefficient(value, outer) or 0) == 1}
+                varying = frozenset({*(axis.variable for axis in task.axes), *names_assigned(before)})
+                found.append(InnerLoop(statement, variable, start, stop, [*before], frozenset(near), varying))
+        before.append(statement)
+    return True
+
+
+def _has_loops(statements: Iterable[ast.stmt]) -> bool:
+    return any(isinstance(node, (ast.For, ast.While)) for each in statements for node in ast.walk(each))
 
 
 def _assigned(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
@@ -210,7 +240,7 @@ def coefficient(node: ast.expr, name: str) -> int | None:
 def _known_length(unit: ProgramBuilder, task: Task, inner: InnerLoop) -> ast.expr | None:
     """How many iterations the loop has on average, where what its bounds are made of goes over ranges that the host knows."""
     means = _Means(unit, task)
-    means.note(task.body[: task.body.index(inner.loop)])
+    means.note(inner.before)
     start, stop = means.of(inner.start), means.of(inner.stop)
     if start is None or stop is None:
         return None

@@ -6,12 +6,21 @@ How many share one is decided at each launch (``TaskCode.lanes``); where it is o
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from qgraph.ir.program import Task
-from qgraph.lowering.codegen.cooperative_rows import IDEMPOTENT, STARTS, CooperativeLoop, parts_of, stored_in
+from qgraph.lowering.codegen.cooperative_rows import (
+    IDEMPOTENT,
+    STARTS,
+    CooperativeLoop,
+    is_innermost,
+    is_natural,
+    stored_in,
+    stores_in,
+    with_rest,
+)
 from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, Globals, Statements, generated, indented, walk
 from qgraph.lowering.codegen.reduction_codegen import applied
 from qgraph.lowering.codegen.task_codegen import product, prologue, replace_continue, unravel
@@ -34,13 +43,14 @@ def lane_names() -> Globals:
     return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 
-def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> Statements:
+def with_row_threads(task: Task, shared: Sequence[CooperativeLoop], dtypes: Dtypes) -> Statements:
     """Threads along x have an iteration together, and those along y one each: with one along x as it was written.
 
-    All lanes of a warp meet in the shuffles, so those behind the last iteration repeat that one, without its inner loop, and
-    store nothing. Where only the device knows how many iterations there are the blocks stride over them.
+    All lanes of a warp meet in the shuffles and around stores, so those behind the last iteration repeat that one, without its
+    inner loops, and store nothing. Where only the device knows how many iterations there are the blocks stride over them.
     """
-    before, loop, after = parts_of(task.body)
+    before, after = with_rest(task.body)
+    after = after or [ast.Pass()]
     if task.on_device:
         return generated(
             "before_all",
@@ -52,14 +62,12 @@ def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> Sta
             "    _t = _assume_ge(_min(_place, _n - 1), 0)",
             "    _first += _wide(_cuda.gridDim.x) * _cuda.blockDim.y",
             "    start",
-            "    before",
-            "    shares",
+            "    together",
             "    if _cuda.threadIdx.x == 0 and _place == _t:",
             "        after",
             before_all=prologue(task, dtypes),
             start=unravel(task, "_t", task.axes),
-            before=before,
-            shares=_shares(loop, shared),
+            together=_together(before, iter(shared)),
             after=after,
         )
     count = product(task.axes)
@@ -74,26 +82,55 @@ def with_row_threads(task: Task, shared: CooperativeLoop, dtypes: Dtypes) -> Sta
         "_place = _t",
         f"_t = _assume_ge(_min(_t, {count} - 1), 0)",
         "start",
-        "before",
-        "shares",
+        "together",
         "if _cuda.threadIdx.x == 0 and _place == _t:",
         "    after",
         start=[*prologue(task, dtypes), *unravel(task, "_t", task.axes)],
         alone=replace_continue(task.body),
-        before=before,
-        shares=_shares(loop, shared),
+        together=_together(before, iter(shared)),
         after=replace_continue(after),
     )
 
 
+def _together(statements: Statements, loops: Iterator[CooperativeLoop]) -> list[ast.stmt]:
+    """What the lanes of a group do together: what one of them stores, or each of them, all see before they go on."""
+    result: list[ast.stmt] = []
+    for statement in statements:
+        if isinstance(statement, ast.For) and not is_innermost(statement):
+            inside = _together(statement.body, loops)
+            result.append(ast.copy_location(ast.For(statement.target, statement.iter, inside, []), statement))
+        elif isinstance(statement, ast.For):
+            shared = next(loops)
+            shares = _shares(statement, shared)
+            result += _in_turn(shares) if shared.stored else shares
+        elif stores_in([statement]):
+            result += _in_turn(generated("if _cuda.threadIdx.x == 0 and _place == _t:", "    statement", statement=[statement]))
+        else:
+            result.append(statement)
+    return result
+
+
+def _in_turn(stores: Statements) -> Statements:
+    """Stores behind the loads that come before them, and before the loads behind them, of all lanes."""
+    return generated("_cuda.syncwarp()", "stores", "_cuda.syncwarp()", stores=stores)
+
+
 def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
-    """Each lane combines its share of the inner iterations, and then they combine what they have."""
+    """Each lane has its share of the inner iterations; then they combine what they have."""
     assert isinstance(loop.target, ast.Name)
     assert isinstance(loop.iter, ast.Call)
     variable, (first, stop, _) = loop.target.id, loop.iter.args
     lanes = [_Accumulator(name, operator) for name, operator in shared.accumulators.items()]
     body = renamed(loop.body, {lane.name: lane.local for lane in lanes})
     negative = ["while _inside < _min(_stop, 0):", f"    {variable} = _inside", "    body", "    _inside += _lanes"]
+    combine = [
+        "_offset = _cuda.blockDim.x >> 1",
+        "while _offset > 0:",
+        *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
+        *(line for lane in lanes for line in indented(lane.combine)),
+        "    _offset >>= 1",
+        *(line for lane in lanes for line in lane.finish),
+    ]
     return generated(
         "_lanes = _wide(_cuda.blockDim.x)",
         f"_inside = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
@@ -101,29 +138,26 @@ def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
         "if _place != _t: _stop = _inside",
         *(lane.start for lane in lanes),
         # Only a place that is not negative needs no look whether it counts from the end.
-        *(() if _is_natural(first) else negative),
+        *(() if is_natural(first) else negative),
         # As unsigned numbers, since what is behind the end by up to four warps shall fit too.
         *(f"{name} = _word({value})" for name, value in _NARROWED if shared.narrow),
         "while _inside < _stop:",
         "    turn",
-        "_offset = _cuda.blockDim.x >> 1",
-        "while _offset > 0:",
-        *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
-        *(line for lane in lanes for line in indented(lane.combine)),
-        "    _offset >>= 1",
-        *(line for lane in lanes for line in lane.finish),
+        *(combine if lanes else ()),
         body=body,
-        turn=_turn(variable, body, lanes),
+        turn=_turn(variable, body, lanes, shared.stored),
     )
 
 
-def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator]) -> Statements:
-    """Several of a lane's inner iterations. One that has fewer repeats the last one, and forgets what comes of it.
+def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator], stored: frozenset[str]) -> Statements:
+    """Several of a lane's inner iterations. One that has fewer loads what the last one does, and forgets what comes of it.
 
     So no load waits for a branch, and what no other load decides is loaded for all of them before anything waits for it.
     """
     often = _AT_ONCE if sum(1 for _ in walk(body)) <= _LIGHT else 1
-    early = _HoistedLoads(variable, stored_in(body))
+    # An iteration reads what it stores itself only before that, if that is all it does.
+    alone = len(body) == 1 and isinstance(body[0], ast.Assign)
+    early = _HoistedLoads(variable, stored_in(body) | (frozenset() if alone else stored))
     body = [early.visit(each) for each in copied(list(body))]
     first: list[ast.stmt] = []
     then: list[ast.stmt] = []
@@ -134,19 +168,28 @@ def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator]) -> Sta
             f"_k{part} = _assume_ge(_wide(_min(_inside, _stop - 1)), 0)", f"_at{part} = _inside", "_inside += _lanes"
         )
         first += renamed(loads, {variable: f"_k{part}", **names})
+        iteration = renamed(body, names)
+        if not lanes:
+            then += generated(
+                f"if _at{part} < _stop:", f"    {variable} = _k{part}", "    iteration", iteration=iteration
+            )
+            continue
         then += generated(
             f"{variable} = _k{part}",
             *(f"{lane.other} = {lane.local}" for lane in lanes),
             "iteration",
             f"if _at{part} >= _stop:",
             *(f"    {lane.local} = {lane.other}" for lane in lanes),
-            iteration=renamed(body, names),
+            iteration=iteration,
         )
     return [*first, *then]
 
 
 class _HoistedLoads(ast.NodeTransformer):
-    """Takes out loads that every inner iteration does, at places that its number alone decides; ``loads`` are by new name."""
+    """Takes out loads that every inner iteration does, at places that its number alone decides; ``loads`` are by new name.
+
+    ``stored`` are the names that the loop assigns, and the arrays of which it may not load an element earlier.
+    """
 
     def __init__(self, variable: str, stored: frozenset[str]) -> None:
         self._variable = variable
@@ -158,7 +201,7 @@ class _HoistedLoads(ast.NodeTransformer):
         names = {part.id for part in parts if isinstance(part, ast.Name)}
         # An array, or a tuple that was there before the loop.
         known = isinstance(node.value, ast.Name) and node.value.id not in self._stored
-        alone = self._variable in names and not names & self._stored
+        alone = self._variable in names and not names & self._stored and isinstance(node.ctx, ast.Load)
         if not (known and alone and all(isinstance(part, _PLACE) for part in parts)):
             self.generic_visit(node)
             return node
@@ -179,10 +222,6 @@ class _HoistedLoads(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         return node if len(node.ops) > 1 else cast("ast.expr", self.generic_visit(node))
-
-
-def _is_natural(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from qgraph.ir.functions import Function
 from qgraph.ir.program import Axis, Program, Task
 from qgraph.ir.trees import names_in
 from qgraph.lowering.codegen.cooperative_codegen import renamed
-from qgraph.lowering.codegen.cooperative_rows import parts_of, stored_in
+from qgraph.lowering.codegen.cooperative_rows import around_loop, stored_in
 from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
 from qgraph.lowering.codegen.privatised_histogram_cpu import collecting, collecting_names
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
@@ -147,7 +147,7 @@ def _goes_down_columns(task: Task, iteration: Statements) -> bool:
 def _columns(task: Task, bounds: Mapping[str, int], iteration: Statements) -> Statements:
     """``_COLUMNS`` neighbouring iterations whose loops are one: each does what it does alone, in the same order."""
     last = task.axes[-1]
-    before, loop, after = parts_of([_InOrder(task.names).visit(copied(each)) for each in iteration])
+    before, loop, after = around_loop([_InOrder(task.names).visit(copied(each)) for each in iteration])
     own = stored_in([*before, *loop.body, *after]) | {last.variable}
     parts: list[list[ast.stmt]] = [[], [], []]
     for column in range(_COLUMNS):

@@ -16,7 +16,7 @@ from qgraph.ir.program import Counter, Loop, Program, Selection, Task
 from qgraph.ir.renaming import ReservedNames, apart_from
 from qgraph.ir.unrolling import Unrolling
 from qgraph.lowering.codegen.cooperative_codegen import lane_names, with_row_threads
-from qgraph.lowering.codegen.cooperative_rows import shared_loop
+from qgraph.lowering.codegen.cooperative_rows import shared_loops
 from qgraph.lowering.codegen.generated_names import Dtypes, Globals, Statements, generated, indented, walk
 from qgraph.lowering.codegen.handed_on import HandingCode
 from qgraph.lowering.codegen.privatised_histogram_cuda import Bins, bin_names, binning, bins_of, strided
@@ -201,8 +201,8 @@ class Kernels:
             plane = "tiles" if several and turns(self._program, task) else "rows"
             # What a row loads must wait for what the row before it stores: then as many threads as rows are faster.
             several = several and (plane == "tiles" or not _loads_what_it_stores(task))
-        shared = None if node.first or node.then else shared_loop(self._program, task)
-        plane = plane if shared is None else ""
+        shared = () if node.first or node.then else shared_loops(self._program, task)
+        plane = "" if shared else plane
         jam = plane == "rows" and can_jam(task)
         # Only from here on: both kernels of a node must have the same launch shape.
         selections = task.selections if arrays else ()
@@ -226,7 +226,7 @@ class Kernels:
             # Updates that collide go to shared memory where that pays.
             extents = [*prologue(task, dtypes), *_counted(task)]
             body = binning(task, bins, extents, _numbered_iteration(task, reductions), several=_is_light(task))
-        elif task.on_device and shared is None:
+        elif task.on_device and not shared:
             stride = generated("_first = _cuda.grid(1)", "_stride = _cuda.gridsize(1)")
             loop = strided(_numbered_iteration(task, reductions), several=False)
             body = [*prologue(task, dtypes), *_counted(task), *stride, *loop]
@@ -234,7 +234,7 @@ class Kernels:
             body = in_tiles(task, dtypes)
         elif plane:
             body = jammed(task, dtypes) if jam else by_rows(task, dtypes, several=several)
-        elif shared is not None:
+        elif shared:
             names |= lane_names()
             body = with_row_threads(task, shared, dtypes)
         else:
@@ -248,8 +248,8 @@ class Kernels:
             jammed=jam,
             constant=code.constant - _changing(self._program, code.parameters, selections),
             reduces=bool(task.reductions or bins),
-            lanes=task.inner_length if shared is not None else "",
-            broadcast=shared is not None and task.broadcast,
+            lanes=task.inner_length if shared else "",
+            broadcast=bool(shared) and task.broadcast,
             most_lanes=task.most_lanes,
             arrays=arrays,
         ), function

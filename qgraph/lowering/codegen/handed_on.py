@@ -16,7 +16,7 @@ from qgraph.ir.program import HOST, Loop, Program, Task
 from qgraph.ir.slots import WORD, Slot, itemsize
 from qgraph.ir.trees import assign, at_place
 from qgraph.ir.unrolling import ArraysOfCopies, HandedOn, Unrolling
-from qgraph.lowering.codegen.cooperative_rows import shared_loop
+from qgraph.lowering.codegen.cooperative_rows import shared_loops
 from qgraph.lowering.codegen.generated_names import (
     CASTS,
     COPY,
@@ -131,7 +131,7 @@ def _takes_part(program: Program, node: Node) -> bool:
     task = node.task
     if node.kind != "kernel" or task is None or not task.axes or task.on_device or node.beside:
         return False
-    if not task.reductions and (bins_of(program, task) or shared_loop(program, task) is not None or turns(program, task)):
+    if not task.reductions and (bins_of(program, task) or shared_loops(program, task) or turns(program, task)):
         return False
     return all(v.slot is not None for reduction in task.reductions for v in reduction.variables)
 

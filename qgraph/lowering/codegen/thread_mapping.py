@@ -13,7 +13,7 @@ from qgraph.ir.artifacts import COARSENING, JAMMED_COLUMNS, TILE_HEIGHT, TILE_RO
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Program, Task
 from qgraph.lowering.codegen.cooperative_codegen import renamed
-from qgraph.lowering.codegen.cooperative_rows import parts_of, shared_loop, stored_in
+from qgraph.lowering.codegen.cooperative_rows import around_loop, shared_loops, stored_in
 from qgraph.lowering.codegen.generated_names import Dtypes, Statements, generated, walk
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.task_codegen import (
@@ -214,7 +214,7 @@ def can_jam(task: Task) -> bool:
         return False
     if len(loops) != 1 or not isinstance(loops[0], ast.For):
         return False
-    before, loop, after = parts_of(body)
+    before, loop, after = around_loop(body)
     if loop.orelse or not isinstance(loop.target, ast.Name) or has_loops(operations([*before, *loop.body, *after], task.names)):
         return False
     if any(isinstance(node, (ast.Return, ast.Break, ast.Continue, ast.comprehension, ast.Lambda)) for node in walk(body)):
@@ -266,9 +266,9 @@ def _noted(program: Program, node: Node) -> Node:
     task = node.task
     if task is None or node.what is not None or node.beside or not can_jam(task) or bins_of(program, task):
         return node
-    if not (node.first or node.then) and shared_loop(program, task) is not None:
+    if not (node.first or node.then) and shared_loops(program, task):
         return node
-    line = parts_of(_guarded(task)[1])[1].lineno
+    line = around_loop(_guarded(task)[1])[1].lineno
     several = COARSENING * JAMMED_COLUMNS
     return replace(node, note=f"{several} neighbouring iterations run the loop at line {line} together where there are many")
 
@@ -277,7 +277,7 @@ def jammed(task: Task, dtypes: Dtypes) -> Statements:
     """As ``by_rows``, but that a thread with several rows has ``JAMMED_COLUMNS`` columns of each, a block apart, too."""
     rows, columns = (product([axis]) for axis in task.axes)
     test, body = _guarded(task)
-    before, loop, after = parts_of(body)
+    before, loop, after = around_loop(body)
     own = stored_in([*before, *loop.body, *after]) | {axis.variable for axis in task.axes} | {task.index_tuple}
     parts: dict[str, list[ast.stmt]] = {"place": [], "begin": [], "inside": [], "end": []}
     tests: list[str] = []

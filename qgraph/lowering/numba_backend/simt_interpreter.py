@@ -19,7 +19,8 @@ from qgraph.operations import intrinsics
 
 # Along x, or along x, y and z.
 Extents = int | tuple[int, ...]
-_BARRIERS = ("syncthreads", "syncthreads_or")
+# A block of the simulator is one warp.
+_BARRIERS = ("syncthreads", "syncthreads_or", "syncwarp")
 
 
 @dataclass(frozen=True, slots=True)
