@@ -127,6 +127,8 @@ def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
         "_offset = _cuda.blockDim.x >> 1",
         "while _offset > 0:",
         *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
+        # Two lanes compute the same of two zeros, and of products of complex numbers, if they do it the same way round.
+        *(() if shared.last else (f"    if _cuda.threadIdx.x & _offset: {lane.swap}" for lane in lanes)),
         *(line for lane in lanes for line in indented(lane.combine)),
         "    _offset >>= 1",
         *(line for lane in lanes for line in lane.finish),
@@ -170,9 +172,7 @@ def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator], stored
         first += renamed(loads, {variable: f"_k{part}", **names})
         iteration = renamed(body, names)
         if not lanes:
-            then += generated(
-                f"if _at{part} < _stop:", f"    {variable} = _k{part}", "    iteration", iteration=iteration
-            )
+            then += generated(f"if _at{part} < _stop:", f"    {variable} = _k{part}", "    iteration", iteration=iteration)
             continue
         then += generated(
             f"{variable} = _k{part}",
@@ -243,6 +243,10 @@ class _Accumulator:
     def start(self) -> str:
         start = STARTS.get(self.operator)
         return f"{self.local} = {self.name}" if start is None else f"{self.local} = {start}({self.name})"
+
+    @property
+    def swap(self) -> str:
+        return f"{self.local}, {self.other} = {self.other}, {self.local}"
 
     @property
     def combine(self) -> list[str]:

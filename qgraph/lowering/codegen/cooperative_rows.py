@@ -37,8 +37,6 @@ IDEMPOTENT = frozenset({"min", "max", "&", "|"})
 STARTS = {"+": "_empty_sum", "^": "_empty_sum", "*": "_empty_product"}
 _OPERATORS = (*STARTS, *IDEMPOTENT)
 _LEAVES = (ast.Return, ast.Break, ast.Continue)
-# Of 0.0 and -0.0, which lane has which is not known.
-_PICKED = frozenset({"min", "max"})
 # What the place of an element is made of where nothing but numbers decides it.
 _NUMBERS = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
@@ -48,13 +46,14 @@ class CooperativeLoop:
     """A loop that lanes share: its accumulators, each with the operator that combines values in it.
 
     One without accumulators has iterations that store in elements of their own, of the arrays ``stored``. ``narrow``: its
-    bounds have 32 bits.
+    bounds have 32 bits. ``last``: one lane alone asks for what is combined; else all lanes have the same.
     """
 
     line: int
     accumulators: Mapping[str, str]
     stored: frozenset[str]
     narrow: bool
+    last: bool
 
 
 def shared_loops(program: Program, task: Task) -> tuple[CooperativeLoop, ...]:
@@ -99,7 +98,7 @@ class _Sharing:
             Impure: it is not certain what a statement does.
         """
         before, after = with_rest(self._task.body)
-        if self._has_loops(after) or not self._block(before, _loaded(after), last=True):
+        if self._has_loops(after) or not self._block(before, _asked_for(after), last=True):
             return ()
         # Nobody would ask for what is combined.
         wasted = self._shared[-1:] and self._shared[-1].accumulators and not after
@@ -125,12 +124,12 @@ class _Sharing:
             bounds = self._bounds_of(statement)
             self._bounds += bounds
             if not self._has_loops(statement.body):
-                if not self._is_shared(statement, bounds, used | _loaded(later), last=last and not later):
+                if not self._is_shared(statement, bounds, used | _asked_for(later), last=last and not later):
                     return False
             elif not (
                 # All lanes of a warp meet in it, and so as often, whichever iterations they have.
                 not any(names_in(bound) & self._of_iteration or self._looking.reads(bound) for bound in bounds)
-                and self._block(statement.body, used | _loaded(later) | _loaded(statement.body), last=False)
+                and self._block(statement.body, used | _asked_for(later) | _asked_for(statement.body), last=False)
             ):
                 return False
         return True
@@ -156,11 +155,11 @@ class _Sharing:
             accumulators = _Accumulators(self._task.names, carried).found(loop.body) if carried else None
         elif carried or not is_natural(bounds[0]) or not self._has_own_elements(loop, variable, stores):
             return False
-        if accumulators is None or not (last or _PICKED.isdisjoint(accumulators.values())):
+        if accumulators is None:
             return False
         names = frozenset(store.value.id for store in stores if isinstance(store.value, ast.Name))
         narrow = all(_is_narrow(bound, self._types) for bound in bounds)
-        self._shared.append(CooperativeLoop(loop.lineno, accumulators, names, narrow))
+        self._shared.append(CooperativeLoop(loop.lineno, accumulators, names, narrow, last))
         return True
 
     def _has_own_elements(self, loop: ast.For, variable: str, stores: Sequence[ast.Subscript]) -> bool:
@@ -284,6 +283,24 @@ def stored_in(statements: Iterable[ast.stmt]) -> frozenset[str]:
 
 def _loaded(nodes: Iterable[ast.AST]) -> frozenset[str]:
     return frozenset(node.id for node in walk(nodes) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+
+
+def _asked_for(statements: Statements) -> frozenset[str]:
+    """The names that statements read before they assign them."""
+    found: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
+    for statement in statements:
+        match statement:
+            case ast.For(target=target, iter=items, body=body):
+                found |= (_loaded([items]) | (_asked_for(body) - names_in(target))) - assigned
+            case ast.If(test=test, body=body, orelse=other):
+                found |= (_loaded([test]) | _asked_for(body) | _asked_for(other)) - assigned
+            case ast.AugAssign():
+                found |= (_loaded([statement]) | names_stored(statement)) - assigned
+            case _:
+                found |= _loaded([statement]) - assigned
+                assigned |= names_stored(statement)
+    return found
 
 
 def _carried(loop: ast.For, used: frozenset[str]) -> frozenset[str]:
