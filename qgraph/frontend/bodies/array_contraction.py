@@ -15,8 +15,9 @@ from dataclasses import replace
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement, parts_of
-from qgraph.ir.trees import at_place, call_of
+from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement
+from qgraph.ir.program import parts_of as parts_of_program
+from qgraph.ir.trees import at_place, call_of, parts_of
 from qgraph.source import copied
 
 # Ends the name of a number that is an element of the array before it.
@@ -32,7 +33,7 @@ def contract_arrays(unit: ProgramBuilder, statements: Sequence[Statement], resul
 
 def uses_of(statements: Sequence[Statement], result: Result | None = None) -> Counter[str]:
     """How many of the tasks under ``statements`` touch each slot and array; what is returned is touched once more."""
-    uses = Counter(name for part in parts_of(tuple(statements)) for name in part.effects.touched)
+    uses = Counter(name for part in parts_of_program(tuple(statements)) for name in part.effects.touched)
     if result is not None:
         uses.update((*(slot.name for slot in result.slots()), *result.arrays()))
     return uses
@@ -94,8 +95,7 @@ class Registers(ast.NodeTransformer):
         made = (each.leaf for each in unit.temporaries if each.computed and each.leaf.name in own)
         types = {leaf.name: leaf.type for leaf in made if isinstance(leaf.type, ArrayType)}
         self._dtypes = {name: type_.dtype for name, type_ in types.items() if type_.dtype in _IN_REGISTERS}
-        self._places = places
-        self._index = ", ".join(places)
+        self._places = list(places)
         # The arrays that became numbers, and the conversions to their types.
         self.names: frozenset[str] = frozenset()
         self.casts: dict[str, Cast] = {}
@@ -123,8 +123,10 @@ class Registers(ast.NodeTransformer):
         return [self.visit(copied(each)) for each in body] if self.names else [*body]
 
     def _is_own(self, node: ast.Subscript) -> bool:
-        index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        return ", ".join(map(ast.unparse, index)) == self._index
+        index = [ast.unparse(part) for part in parts_of(node)]
+        axes = len(self._places)
+        # Axes of extent 1, as of what is summed up with `keepdims=True`, come behind those of the loop.
+        return index[:axes] == self._places and all(part == "0" for part in index[axes:])
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         """What is assigned to a number has the type of the array's elements."""

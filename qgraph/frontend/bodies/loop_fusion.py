@@ -19,15 +19,19 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.functions import Function
 from qgraph.ir.program import NUMBER, Branch, Effects, Loop, Selection, Statement, Task, TaskStatement, effects_of, tasks_of
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, nodes_of, words_of
+from qgraph.ir.trees import at_place, call_of, parts_of, stored
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
+from qgraph.source import copied
 
 # How many statements a loop looks back.
 _FARTHEST = 32
 _PRINTED = frozenset({"_printed"})
+_RANGE = "_range"
 _STRENGTH = ("assumed", "dependent", "asserted", "independent")
 
 
@@ -113,7 +117,12 @@ class _Joiner:
 
     def _join(self, first: Task, second: Task) -> Task | str:
         """One loop that does what ``first`` and then ``second`` do, or why they are not joined."""
+        written = second
         facts, later = self._judged[first.name], self._judged[second.name]
+        if len(first.axes) > len(second.axes):
+            first, facts = _by_rows(first, facts, second)
+        else:
+            second, later = _by_rows(second, later, first)
         refused = self._cheap_reason(first, second, facts, later)
         body = _without_continue(first.body)
         if refused or body is None:
@@ -124,7 +133,7 @@ class _Joiner:
             variables[second.index_tuple] = first.index_tuple
         renamed, new = apart_from(second, ReservedNames.by(first, self._common), variables)
         assert not new.keys() & self._leaves.keys()
-        joined = _joined(first, renamed, second)
+        joined = _joined(first, renamed, written)
         whole = replace(
             facts,
             body=list(joined.body),
@@ -186,6 +195,38 @@ class _Joiner:
         touched = collect(whole)
         at = touched.starts[statements]
         return crossing(touched.all[:at], touched.all[at:], touched, whole, self._unit.overlapping)
+
+
+def _by_rows(task: Task, facts: LoopFacts, other: Task) -> tuple[Task, LoopFacts]:
+    """``task`` with its last axis as a loop inside, where ``other`` has one, too, in iterations of so many axes; else as it is.
+
+    Sums over rows, and what is done with their elements, become one loop over the rows: each of these is read once from memory.
+    """
+    *axes, last = task.axes
+    plain = not (task.reductions or task.index_tuple or task.on_device or other.reductions)
+    counted = constant_of(last.start) == 0 and constant_of(last.step) == 1
+    if len(axes) != len(other.axes) or not axes or not plain or not counted or not _has_loop(other) or _has_loop(task):
+        return task, facts
+    if not all(_is_along(each, last.variable) for each in task.body) or task.names.get(_RANGE, range) is not range:
+        return task, facts
+    items = call_of(_RANGE, ast.Constant(0), copied(last.count), ast.Constant(1))
+    loop = at_place(ast.For(stored(last.variable), items, list(task.body), []), task.body[0])
+    names = {**task.names, _RANGE: range}
+    facts = replace(facts, axes=facts.axes[:-1], body=[loop], names=names)
+    return replace(task, axes=tuple(axes), body=(loop,), names=names), facts
+
+
+def _has_loop(task: Task) -> bool:
+    return any(isinstance(each, ast.For) for each in task.body)
+
+
+def _is_along(statement: ast.stmt, variable: str) -> bool:
+    """Whether a statement stores an element of a row, of which ``variable`` is the number."""
+    match statement:
+        case ast.Assign(targets=[ast.Subscript() as target]):
+            last = parts_of(target)[-1]
+            return isinstance(last, ast.Name) and last.id == variable
+    return False
 
 
 def _joined(first: Task, second: Task, written: Task) -> Task:

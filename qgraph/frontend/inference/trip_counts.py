@@ -52,8 +52,8 @@ def _with_lengths(unit: ProgramBuilder, statement: Statement) -> Statement:
 
 def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
     """The name of the host value, ``Task.broadcast`` and ``Task.most_lanes``; None where nobody knows the length."""
-    # Values of all iterations are combined in blocks of another shape, and joined loops may have several loops inside.
-    if not task.axes or task.reductions or task.joined:
+    # Values of all iterations are combined in blocks of another shape.
+    if not task.axes or task.reductions:
         return None
     loops = inner_loops(task)
     if not loops:
