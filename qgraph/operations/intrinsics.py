@@ -245,6 +245,14 @@ def across(value: Any, offset: int) -> Any:
     raise AssertionError("generated code for CUDA calls this, and in the simulator the threads pause here")
 
 
+def across_warps(value: Any, own: int, other: int) -> Any:
+    """The ``value`` of the threads of the warp ``other`` of a block, which all have the same; the caller's warp is ``own``.
+
+    All threads of a block call it together.
+    """
+    raise AssertionError("generated code for CUDA calls this, where more threads than a warp share an iteration")
+
+
 def empty_sum(value: Any) -> Any:
     """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too."""
     zero = value.__class__(0)

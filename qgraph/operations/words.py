@@ -106,6 +106,7 @@ def _reassociable() -> Iterator[Operation]:
 
 def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.across, lambda code, _: code.across_word())
+    yield _word(intrinsics.across_warps, lambda code, _: code.across_warps_word())
     for function in (intrinsics.empty_sum, intrinsics.empty_product):
         yield _word(function, lambda code, word: code.empty_word(word.__name__), pure=True)
     yield _word(intrinsics.same_bits, lambda code, _: code.same_bits_word())

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from qgraph.ir.artifacts import WARP
 from qgraph.ir.program import Task
 from qgraph.lowering.codegen.cooperative_rows import (
     IDEMPOTENT,
@@ -40,6 +41,7 @@ _PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operato
 def lane_names() -> Globals:
     """The globals of the generated statements."""
     words = {"_across": intrinsics.across, "_empty_sum": intrinsics.empty_sum, "_empty_product": intrinsics.empty_product}
+    words |= {"_across_warps": intrinsics.across_warps}
     return {**words, "_wide": CASTS["int64"], "_word": CASTS["uint32"]}
 
 
@@ -112,7 +114,8 @@ def _together(statements: Statements, loops: Iterator[CooperativeLoop]) -> list[
 
 def _in_turn(stores: Statements) -> Statements:
     """Stores behind the loads that come before them, and before the loads behind them, of all lanes."""
-    return generated("_cuda.syncwarp()", "stores", "_cuda.syncwarp()", stores=stores)
+    meet = [f"if _cuda.blockDim.x > {WARP}: _cuda.syncthreads()", "else: _cuda.syncwarp()"]
+    return generated(*meet, "stores", *meet, stores=stores)
 
 
 def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
@@ -123,16 +126,6 @@ def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
     lanes = [_Accumulator(name, operator) for name, operator in shared.accumulators.items()]
     body = renamed(loop.body, {lane.name: lane.local for lane in lanes})
     negative = ["while _inside < _min(_stop, 0):", f"    {variable} = _inside", "    body", "    _inside += _lanes"]
-    combine = [
-        "_offset = _cuda.blockDim.x >> 1",
-        "while _offset > 0:",
-        *(f"    {lane.other} = _across({lane.local}, _offset)" for lane in lanes),
-        # Two lanes compute the same of two zeros, and of products of complex numbers, if they do it the same way round.
-        *(() if shared.last else (f"    if _cuda.threadIdx.x & _offset: {lane.swap}" for lane in lanes)),
-        *(line for lane in lanes for line in indented(lane.combine)),
-        "    _offset >>= 1",
-        *(line for lane in lanes for line in lane.finish),
-    ]
     return generated(
         "_lanes = _wide(_cuda.blockDim.x)",
         f"_inside = _wide({ast.unparse(first)}) + _cuda.threadIdx.x",
@@ -145,10 +138,37 @@ def _shares(loop: ast.For, shared: CooperativeLoop) -> Statements:
         *(f"{name} = _word({value})" for name, value in _NARROWED if shared.narrow),
         "while _inside < _stop:",
         "    turn",
-        *(combine if lanes else ()),
+        *(_combined(lanes, agreed=not shared.last) if lanes else ()),
         body=body,
         turn=_turn(variable, body, lanes, shared.stored),
     )
+
+
+def _combined(lanes: Sequence[_Accumulator], *, agreed: bool) -> Iterator[str]:
+    """What the lanes have becomes one: first in a warp, and then that of several warps. ``agreed``: all have the same bits."""
+    yield f"_offset = _min(_cuda.blockDim.x, {WARP}) >> 1"
+    yield "while _offset > 0:"
+    for lane in lanes:
+        yield f"    {lane.other} = _across({lane.local}, _offset)"
+        # Two lanes compute the same of two zeros, and of products of complex numbers, if they do it the same way round.
+        if agreed:
+            yield f"    if _cuda.threadIdx.x & _offset: {lane.local}, {lane.other} = {lane.other}, {lane.local}"
+        yield from indented(lane.combined(lane.local))
+    yield "    _offset >>= 1"
+    yield f"if _cuda.blockDim.x > {WARP}:"
+    yield f"    _warps = _cuda.blockDim.x // {WARP}"
+    yield "    _first_warp = _cuda.threadIdx.y * _warps"
+    yield f"    _warp = _first_warp + _cuda.threadIdx.x // {WARP}"
+    for lane in lanes:
+        yield f"    {lane.whole} = _across_warps({lane.local}, _warp, _first_warp)"
+        yield "    _other_warp = _first_warp + 1"
+        yield "    while _other_warp < _first_warp + _warps:"
+        yield f"        {lane.other} = _across_warps({lane.local}, _warp, _other_warp)"
+        yield from indented(lane.combined(lane.whole), 2)
+        yield "        _other_warp += 1"
+        yield f"    {lane.local} = {lane.whole}"
+    for lane in lanes:
+        yield from lane.finish
 
 
 def _turn(variable: str, body: Statements, lanes: Sequence[_Accumulator], stored: frozenset[str]) -> Statements:
@@ -245,13 +265,13 @@ class _Accumulator:
         return f"{self.local} = {self.name}" if start is None else f"{self.local} = {start}({self.name})"
 
     @property
-    def swap(self) -> str:
-        return f"{self.local}, {self.other} = {self.other}, {self.local}"
+    def whole(self) -> str:
+        return f"{self.local}_w"
 
-    @property
-    def combine(self) -> list[str]:
+    def combined(self, name: str) -> list[str]:
+        """``other`` combined with what ``name`` has, there."""
         # A lane has a nan where one came out of what the user wrote, as of np.minimum, and then all have.
-        return applied(self.operator, self.local, self.other, nan=True)
+        return applied(self.operator, name, self.other, nan=True)
 
     @property
     def finish(self) -> list[str]:

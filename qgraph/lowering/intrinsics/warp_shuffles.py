@@ -1,8 +1,8 @@
-"""``intrinsics.across``: a warp shuffle; and small systems of equations that the threads of a warp solve together."""
+"""Numbers of other threads: of one warp by shuffles, of others in shared memory; and small systems that a warp solves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -22,6 +22,8 @@ from qgraph.operations.small_systems import (
 )
 
 _WORD, _LONG = ir.IntType(32), ir.IntType(64)
+# A word of shared memory for each warp of a block.
+_SHARED = "_qgraph_across_warps"
 _EVERYBODY = ir.Constant(_WORD, 0xFFFFFFFF)
 # Modes of a shuffle: of the lane with a number, and of that whose number differs in one bit; and of a vote.
 _AT, _PAIRS, _BALLOT = 0, 3, 3
@@ -29,39 +31,76 @@ _AT, _PAIRS, _BALLOT = 0, 3, 3
 
 def across_word() -> Intrinsic:
     """The Numba type of ``intrinsics.across``: shuffles of the 32-bit words that a number of any type has."""
+    return _exchange("across", 1, _shuffled)
+
+
+def across_warps_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.across_warps``: a number of each warp, in shared memory."""
+    return _exchange("across_warps", 2, _through_memory)
+
+
+def _exchange(name: str, places: int, move: Callable[..., ir.Value]) -> Intrinsic:
+    """A number of another thread, which ``places`` integers tell: ``move`` gets it, for a complex number part by part."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         check_scalar(context, args[0])
         value = plain(args[0])
-        return context.make_signature(value, value, types.int32)
+        return context.make_signature(value, value, *[types.int32] * places)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        value, offset = args
+        value, *where = args
         kind = sig.args[0]
         if not isinstance(kind, types.Complex):
-            return _shuffled(builder, value, offset)
+            return move(builder, value, *where)
         number, result = context.make_complex(builder, kind, value), context.make_complex(builder, kind)
-        result.real, result.imag = (_shuffled(builder, part, offset) for part in (number.real, number.imag))
+        result.real, result.imag = (move(builder, part, *where) for part in (number.real, number.imag))
         return result._getvalue()
 
-    return Intrinsic("across", typer, emit)
+    return Intrinsic(name, typer, emit)
+
+
+def _through_memory(builder: Any, value: ir.Value, own: ir.Value, other: ir.Value) -> ir.Value:
+    bits = _bits(builder, value)
+    words = builder.zext(bits, _LONG) if bits.type.width < _LONG.width else bits
+    shared = builder.module.globals.get(_SHARED)
+    if shared is None:
+        shape = ir.ArrayType(_LONG, WARP)
+        shared = cgutils.add_global_variable(builder.module, shape, _SHARED, addrspace=3)
+        shared.initializer, shared.linkage, shared.align = ir.Constant(shape, ir.Undefined), "internal", 8
+    barrier = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.nvvm.barrier0")
+    zero = ir.Constant(_WORD, 0)
+    builder.store(words, builder.gep(shared, [zero, own], inbounds=True))
+    builder.call(barrier, [])
+    found = builder.load(builder.gep(shared, [zero, other], inbounds=True))
+    builder.call(barrier, [])
+    return _of_bits(builder, found, value.type)
 
 
 def _shuffled(builder: Any, value: ir.Value, at: ir.Value, mode: int = _PAIRS) -> ir.Value:
     """``value``, an integer or float of up to 64 bits, of another thread."""
-    kind = value.type
-    size = {"half": 16, "float": 32, "double": 64}.get(str(kind)) or kind.width
-    bits = value if isinstance(kind, ir.IntType) else builder.bitcast(value, ir.IntType(size))
-    wide = ir.IntType(64 if size > 32 else 32)
-    bits = bits if size == wide.width else builder.zext(bits, wide)
+    bits = _bits(builder, value)
+    wide = ir.IntType(64 if bits.type.width > 32 else 32)
+    bits = bits if bits.type == wide else builder.zext(bits, wide)
     result = ir.Constant(wide, 0)
     for shift in range(0, wide.width, 32):
         part = builder.lshr(bits, ir.Constant(wide, shift)) if shift else bits
         part = _shuffle(builder, builder.trunc(part, _WORD) if wide.width > 32 else part, at, mode)
         part = builder.zext(part, wide) if wide.width > 32 else part
         result = builder.or_(result, builder.shl(part, ir.Constant(wide, shift)) if shift else part)
-    result = result if size == wide.width else builder.trunc(result, ir.IntType(size))
-    return result if isinstance(kind, ir.IntType) else builder.bitcast(result, kind)
+    return _of_bits(builder, result, value.type)
+
+
+def _bits(builder: Any, value: ir.Value) -> ir.Value:
+    """An integer or float as an integer of its size."""
+    size = {"half": 16, "float": 32, "double": 64}.get(str(value.type))
+    return value if size is None else builder.bitcast(value, ir.IntType(size))
+
+
+def _of_bits(builder: Any, bits: ir.Value, kind: ir.Type) -> ir.Value:
+    """What ``_bits`` made an integer of, which is as wide or wider now."""
+    size = {"half": 16, "float": 32, "double": 64}.get(str(kind)) or kind.width
+    bits = bits if size == bits.type.width else builder.trunc(bits, ir.IntType(size))
+    return bits if isinstance(kind, ir.IntType) else builder.bitcast(bits, kind)
 
 
 def _shuffle(builder: Any, part: ir.Value, at: ir.Value, mode: int) -> ir.Value:

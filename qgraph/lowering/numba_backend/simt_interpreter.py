@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from qgraph.ir.artifacts import WARP
 from qgraph.ir.trees import call_of
 from qgraph.operations import intrinsics
 
@@ -115,7 +116,7 @@ class Threads:
         numbers = {lane.x + lane.y * self.blockDim.x: told for lane, told in said.items()}
         # A shuffle asks all threads of a warp, which a block of the simulator stands for.
         assert len(numbers) == self.blockDim.x * self.blockDim.y, "a thread has left before a shuffle"
-        return {lane: numbers[(lane.x + lane.y * self.blockDim.x) ^ told.offset].value for lane, told in said.items()}
+        return {lane: numbers[told.wanted(lane.x + lane.y * self.blockDim.x)].value for lane, told in said.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,19 @@ class _Shuffled:
 
     value: Any
     offset: int
+
+    def wanted(self, thread: int) -> int:
+        """The number of that thread, for the one with the number ``thread``."""
+        return thread ^ self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class _OfWarp(_Shuffled):
+    """The same where it wants that of the first thread of a warp."""
+
+    def wanted(self, thread: int) -> int:
+        """The number of that thread."""
+        return self.offset * WARP
 
 
 def _index(extents: Extents) -> _Index:
@@ -137,15 +151,15 @@ def _places(extents: _Index) -> list[_Index]:
 class Barriers(ast.NodeTransformer):
     """Calls of the barriers of ``cuda``, by whatever name, to ``yield barrier, vote``: what that gives is what all voted.
 
-    Those of ``intrinsics.across`` to ``yield barrier, shown``, which gives what the other one has shown.
+    Those of ``intrinsics.across`` and ``across_warps`` to ``yield barrier, shown``, which gives what the other one has shown.
     """
 
-    SHOWN: ClassVar[str] = "_qgraph_shown"
-    NAMES: ClassVar[dict[str, object]] = {SHOWN: _Shuffled}
+    NAMES: ClassVar[dict[str, object]] = {"_qgraph_shown": _Shuffled, "_qgraph_shown_to_warps": _OfWarp}
 
     def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
         self._modules = {name for name, value in names.items() if value is cuda}
         self._shuffles = {name for name, value in names.items() if value is intrinsics.across}
+        self._of_warps = {name for name, value in names.items() if value is intrinsics.across_warps}
         self._count = 0
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -155,7 +169,10 @@ class Barriers(ast.NodeTransformer):
             case ast.Attribute(ast.Name(module), name) if module in self._modules and name in _BARRIERS:
                 return self._pause(node, node.args[0] if node.args else ast.Constant(0))
             case ast.Name(name) if name in self._shuffles:
-                return self._pause(node, call_of(self.SHOWN, *node.args))
+                return self._pause(node, call_of("_qgraph_shown", *node.args))
+            case ast.Name(name) if name in self._of_warps:
+                value, _, other = node.args
+                return self._pause(node, call_of("_qgraph_shown_to_warps", value, other))
         return node
 
     def _pause(self, node: ast.Call, told: ast.expr) -> ast.expr:

@@ -191,10 +191,12 @@ class KernelNode:
         if self.code.plane:
             return self._over_plane([host[index] for index in self._counts[0]], several=several)
         if self._inside is not None:
-            most = self._resident * self.block if self.code.broadcast else None
-            few = most is not None and threads * WARP <= most // 2
+            enough = self._resident * self.block
+            few = self.code.broadcast and threads * WARP <= enough // 2
             lanes = WARP if few else self.code.most_lanes or WARP
-            return self._checked(threads_per_row(max(threads, 1), host[self._inside], self.block, lanes, most), threads)
+            most = enough if self.code.broadcast else None
+            shape = threads_per_row(max(threads, 1), host[self._inside], self.block, lanes, most, enough)
+            return self._checked(shape, threads)
         share = self.block * COARSENING if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
         return self._checked(Shape(grid, self.block), threads)

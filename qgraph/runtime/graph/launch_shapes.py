@@ -17,6 +17,8 @@ _NARROW = 8
 # lengths, 32 on average, took longer with 1 and with 4.
 _FEW_INSIDE = 12
 _INSIDE = 2
+# Iterations that a thread of several warps has, at least: those meet in shared memory.
+_MANY_INSIDE = 8
 # The width of a block: an H200 reads long pieces of rows faster, a sweep of FDTD over 4096 x 4096 by 4% than pieces of a warp.
 _WIDE = 4 * WARP
 # Idle threads at the end of each row, for one with work, that are no reason for a narrower block.
@@ -103,7 +105,9 @@ def one_block_each(extents: Sequence[int], threads: Sequence[int]) -> Shape:
     return Shape(columns, threads[0], -(-rows // times), threads[1], times)
 
 
-def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP, most: int | None = None) -> Shape:
+def threads_per_row(
+    iterations: int, inside: int, threads: int, warp: int = WARP, most: int | None = None, enough: int = 0
+) -> Shape:
     """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
 
     Args:
@@ -112,6 +116,7 @@ def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP
         threads: of a block.
         warp: threads that can share one at most; where blocks are no whole warps, each thread has one of its own.
         most: threads that are enough for the device; None where more of them read memory better.
+        enough: threads that fill the device: fewer of them share an iteration in several warps, where the loop is long.
 
     Returns:
         A shape with as many threads along x as share an iteration.
@@ -119,8 +124,10 @@ def threads_per_row(iterations: int, inside: int, threads: int, warp: int = WARP
     lanes = 1
     if inside >= _FEW_INSIDE and threads % warp == 0:
         # The power of two that is nearest, as a factor.
-        enough = warp if most is None else most // iterations
-        while lanes < min(warp, enough) and 2 * (lanes * _INSIDE) ** 2 < inside**2:
+        useful = warp if most is None else min(warp, most // iterations)
+        while lanes < useful and 2 * (lanes * _INSIDE) ** 2 < inside**2:
+            lanes *= 2
+        while warp <= lanes < threads and 2 * lanes * iterations <= enough and 2 * lanes * _MANY_INSIDE <= inside:
             lanes *= 2
     if lanes > 1 and -(-iterations // (threads // lanes)) > MAX_GRID:
         lanes = 1

@@ -78,7 +78,7 @@ def launch(lanes, groups, dtype=np.int32, first=0):
     return y, watched.read
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32, 64, 128])
 @pytest.mark.parametrize("groups", [1, 2, 3, 8])
 def test_every_element_is_read_by_its_lane(lanes, groups):
     y, read = launch(lanes, groups)
@@ -132,6 +132,17 @@ def test_lanes_follow_the_length(inside, threads, lanes):
         assert (shape.blocks_down, shape.times) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("iterations", "inside", "lanes"),
+    [(8, 10_000, 256), (8, 2047, 128), (8, 511, 32), (64, 10_000, 128), (65, 10_000, 64), (256, 10_000, 32), (2, 10**6, 256)],
+)
+def test_few_long_rows_have_several_warps(iterations, inside, lanes):
+    """``enough`` threads fill the device: as long as there are fewer, and each has eight inner iterations or more."""
+    shape = threads_per_row(iterations, inside, 256, enough=8192)
+    assert (shape.threads, shape.threads_down) == (lanes, 256 // lanes)
+    assert shape.blocks == -(-iterations // shape.threads_down)
+
+
 def test_what_no_launch_holds_is_not_shared():
     assert threads_per_row(2**31 * 16, 1000, 256).threads == 1
 
@@ -161,7 +172,7 @@ def test_numbers_of_all_types_are_shuffled(dtype, words):
     assert ptx.count("shfl.sync.bfly.b32") == words
 
 
-def test_joined_loops_share_nothing():
+def test_joined_loops_are_shared():
     def kernel(y, z, a):
         for i in range(a.shape[0]):
             s = 0.0
@@ -172,11 +183,12 @@ def test_joined_loops_share_nothing():
             z[i] = y[i]
 
     given = np.zeros(5), np.zeros(5), np.zeros((5, 30))
-    for fuse, said in [(False, True), (True, False)]:
+    for fuse in (False, True):
         plan = qgraph.kernel(kernel, fuse=fuse).plan(*given)
-        assert ("share it" in str(plan)) is said
+        assert "share it" in str(plan)
         codes = [code for node in plan.nodes for _, code, _ in Kernels(plan, None, {}).of(node)]
-        assert any(code.lanes for code in codes) is said
+        assert sum(bool(code.lanes) for code in codes) == 1
+        assert len(codes) == 2 - fuse
 
 
 def test_plans_and_explanations_say_so():
