@@ -167,7 +167,8 @@ class LibraryCall(StatementKind):
         """Whether the result is computed to its place, of which there need not be two then."""
         if self._is_product(operands):
             # NumPy sees where that is one of the operands.
-            np.matmul(*operands, out=find(self.targets[0]))
+            first, second = operands
+            np.matmul(first, second, out=find(self.targets[0]))
             return True
         return self.new and self.record is not None and linalg_to_place(self.record.name, operands, find(self.targets[0]))
 
