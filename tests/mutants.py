@@ -424,8 +424,8 @@ MUTANTS = (
     Mutant(
         "a new array begins in the memory of one that is read still",
         "lowering/graph/memory_reuse.py",
-        "max(held.touches) < min(wanted.touches)",
-        "max(held.touches) <= min(wanted.touches)",
+        "if both and not _is_filled_from(block[min(both)], early, late):",
+        "if len(both) > 1:",
         "features/test_memory_reuse.py",
     ),
     Mutant(

@@ -1,11 +1,14 @@
-"""NumPy's private parts: an array's object in memory, and what 2.5 took away that numba-cuda asks for. Read from 2.0 to 2.5."""
+"""NumPy's private parts: an array's object in memory, linear algebra to its place, what 2.5 took away that numba-cuda asks for.
+
+Read from 2.0 to 2.5.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -79,6 +82,37 @@ def _struct_is_readable() -> bool:
 
 #: The address of a NumPy array's first element. ``array.ctypes.data`` takes six times as long, so it is the fall-back.
 host_pointer: Callable[[numpy.ndarray], int] = _pointer_from_struct if _struct_is_readable() else _pointer_from_interface
+
+# --- linear algebra ----------------------------------------------------------------------------------------------------
+
+# By the names of functions of np.linalg: the one that each calls, and what it says where that has no answer.
+_FILLING = {
+    "cholesky": ("cholesky_lo", "Matrix is not positive definite"),
+    "inv": ("inv", "Singular matrix"),
+    "solve": ("solve", "Singular matrix"),
+}
+
+
+def linalg_to_place(name: str, operands: Sequence[numpy.ndarray], out: numpy.ndarray) -> bool:
+    """Compute what ``np.linalg``'s function ``name`` gives into ``out``, which is no array of the caller's; False if it cannot.
+
+    Raises:
+        LinAlgError: there is no answer, as the function says; ``out`` holds anything then.
+    """
+    inner, error = _FILLING.get(name, ("", ""))
+    if inner == "solve" and operands[1].ndim == 1:
+        inner = "solve1"
+    function = getattr(getattr(numpy.linalg, "_umath_linalg", None), inner or " ", None)
+    if function is None or out.dtype.char not in "dD" or any(each.dtype != out.dtype for each in operands):
+        return False
+
+    def fail(*_: object) -> None:
+        raise numpy.linalg.LinAlgError(error)
+
+    with numpy.errstate(call=fail, invalid="call", over="ignore", divide="ignore", under="ignore"):
+        function(*operands, out=out)
+    return True
+
 
 # --- NumPy 2.5 ---------------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,8 @@ class Temporary:
     """An array that lives during a launch: ``leaf`` as bodies know it, its extents as names of host values.
 
     ``in_graph``: nodes of a CUDA graph take and free its memory. ``computed``: its type is that of what fills it. ``depth``:
-    so many loops are around what makes it, each turn anew. ``memory``: the leaf of another one in whose memory it lies.
+    so many loops are around what makes it, each turn anew. ``memory``: the leaf of another one in whose memory it lies, or of
+    an array that is returned.
     """
 
     leaf: Leaf

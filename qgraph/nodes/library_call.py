@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.compat.numpy import linalg_to_place
 from qgraph.errors import KernelSyntaxError
 from qgraph.ir.argument_types import ArrayType, ConstantType, Leaf
 from qgraph.ir.plan import Node
@@ -64,7 +65,7 @@ class LibraryCall(StatementKind):
     """Call ``function`` with ``operands``, and assign the arrays that it gives to all of the ``targets``, where there are any.
 
     ``record`` is the function's, where it is one that is known; else it is called as it is. ``status`` is an array of one
-    element, not 0 where the function had no answer.
+    element, not 0 where the function had no answer. ``new``: the target is a new array, which nobody sees after an error.
     """
 
     name: str
@@ -74,6 +75,7 @@ class LibraryCall(StatementKind):
     keywords_given: tuple[tuple[str, ConstantType], ...] = ()
     targets: tuple[str, ...] = ()
     status: str = ""
+    new: bool = False
 
     not_in_body = ""
     keywords = ("reads", "writes")
@@ -117,7 +119,8 @@ class LibraryCall(StatementKind):
             frozenset(names.get(each, each) for each in some) for some in (self.effects.reads, self.effects.writes)
         )
         targets = tuple(names.get(each, each) for each in self.targets)
-        return replace(self, name=name, operands=operands, targets=targets, effects=Effects(reads, writes))
+        new = self.new and targets == self.targets
+        return replace(self, name=name, operands=operands, targets=targets, new=new, effects=Effects(reads, writes))
 
     def planned(self) -> Sequence[Planned]:
         """One node."""
@@ -150,19 +153,24 @@ class LibraryCall(StatementKind):
         operands: list[Any] = [each.of(find(each.leaf)) if isinstance(each, Operand) else each.value for each in self.operands]
         try:
             with np.errstate(all="ignore"):
-                if self._is_product(operands):
-                    # To its place, of which there need not be two. NumPy sees where that is one of the operands.
-                    first, second = operands
-                    np.matmul(first, second, out=find(self.targets[0]))
-                    return
-                result = self.function(*self.packed(operands), **self.constants)
+                if not self._to_place(operands, find):
+                    result = self.function(*self.packed(operands), **self.constants)
+                    for target, each in zip(self.targets, self.results(result), strict=True):
+                        find(target)[...] = each
         except Exception as error:
             error.add_note(f"raised by `{self.label}` at {self.span}")
             raise
-        for target, each in zip(self.targets, self.results(result), strict=True):
-            find(target)[...] = each
         if self.status:
             find(self.status)[...] = 0
+
+    def _to_place(self, operands: Sequence[Any], find: Callable[[str], Any]) -> bool:
+        """Whether the result is computed to its place, of which there need not be two then."""
+        if self._is_product(operands):
+            # NumPy sees where that is one of the operands.
+            first, second = operands
+            np.matmul(first, second, out=find(self.targets[0]))
+            return True
+        return self.new and self.record is not None and linalg_to_place(self.record.name, operands, find(self.targets[0]))
 
     def _is_product(self, operands: Sequence[Any]) -> bool:
         """Whether it is what ``np.matmul`` computes of matrices, or of stacks of them."""
@@ -245,6 +253,7 @@ def made(
         operands,
         tuple(constants.items()),
         tuple(leaf.name for leaf in target.values()),
+        new="" in target,
         span=call.span(node),
         label=label,
         effects=effects,

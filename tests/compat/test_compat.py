@@ -72,6 +72,32 @@ def test_a_lock_that_cannot_be_freed_is_told():
     assert not cpython.freed(lock)
 
 
+# --- linear algebra ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64"])
+@pytest.mark.parametrize(("name", "shapes"), [("cholesky", ()), ("inv", ()), ("solve", (5,)), ("solve", (5, 2)), ("qr", ())])
+def test_linear_algebra_to_its_place(name, shapes, dtype):
+    matrix = (np.eye(5) * 4 + np.ones((5, 5))).astype(dtype)
+    operands = [matrix, np.arange(np.prod(shapes)).reshape(shapes).astype(dtype)] if shapes else [matrix]
+    wanted = getattr(np.linalg, name)(*operands)[0] if name == "qr" else getattr(np.linalg, name)(*operands)
+    out = np.zeros_like(wanted)
+    done = compat_numpy.linalg_to_place(name, operands, out)
+    assert done == (dtype in ("float64", "complex128") and name != "qr")
+    assert not done or np.array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("name", ["cholesky", "inv", "solve"])
+def test_linear_algebra_without_an_answer(name):
+    operands = [np.zeros((3, 3))] * (2 if name == "solve" else 1)
+    errors = []
+    for run in (getattr(np.linalg, name), lambda *given: compat_numpy.linalg_to_place(name, given, np.empty((3, 3)))):
+        with pytest.raises(np.linalg.LinAlgError) as refused:
+            run(*operands)
+        errors.append(str(refused.value))
+    assert errors[0] == errors[1]
+
+
 # --- compilers' locks --------------------------------------------------------------------------------------------------
 
 

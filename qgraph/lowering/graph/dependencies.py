@@ -104,8 +104,8 @@ def places_of(program: Program) -> dict[str, frozenset[str]]:
 
 
 def temporaries_together(program: Program) -> Iterator[tuple[str, str]]:
-    """Pairs of temporaries that have one memory."""
-    memories = {each.leaf.name: each.memory or each.leaf.name for each in program.temporaries}
+    """Pairs of temporaries, or of one and an array that is returned, that have one memory."""
+    memories = {each.leaf.name: each.memory or each.leaf.name for each in (*program.returned, *program.temporaries)}
     return (pair for pair in itertools.combinations(memories, 2) if memories[pair[0]] == memories[pair[1]])
 
 

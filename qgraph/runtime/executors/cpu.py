@@ -76,7 +76,7 @@ class CpuExecutable:
     def launch(self, call: Call) -> tuple[Any, ...] | None:
         """Run the kernel; when this returns it has run. Gives the numbers that it returns, None if it returns nothing."""
         host = call.host
-        values = (*call.values, *self._temporaries.on_host(host))
+        values = (*call.values, *self._temporaries.on_host(host, *map(_on_host, call.values[self._arguments :])))
         arguments = [_on_host(values[k]) for k in self._leaves]
         views = self._scratch.take()
         noted = () if self._faults is None else (self._faults.words(),)
@@ -156,7 +156,7 @@ class CpuExecutable:
         noted = [] if self._faults is None else ["noted"]
         passed = [*hosts, *list(viewed)[1:], *noted, *addresses, "address"]
         before, give = [f"{name} = empty(*shape_{name})" for name in shapes], []
-        before += [f"{', '.join(temporaries)}, = temporaries()"] if temporaries else []
+        before += [f"{', '.join(temporaries)}, = temporaries({', '.join(made)})"] if temporaries else []
         if self._scratch.empty:
             names |= viewed
         else:

@@ -17,7 +17,7 @@ class Temporaries:
     ``empty`` says that there are none, ``names`` what their leaves are called, and ``memories`` in whose memory each lies.
     """
 
-    __slots__ = ("_dtypes", "_places", "empty", "memories", "names")
+    __slots__ = ("_dtypes", "_places", "_returned", "empty", "memories", "names")
 
     def __init__(self, program: Program, which: Sequence[Temporary] | None = None) -> None:
         which = program.temporaries if which is None else which
@@ -27,6 +27,8 @@ class Temporaries:
         self._dtypes = [np.dtype(type_.dtype) for type_ in types if isinstance(type_, ArrayType)]
         self.names = tuple(temporary.leaf.name for temporary in which)
         self.memories = tuple(temporary.memory or temporary.leaf.name for temporary in which)
+        # Some may lie in arrays that a call makes for its caller.
+        self._returned = tuple(each.leaf.name for each in program.returned)
         self.empty = not self._places
 
     def shapes(self, host: Sequence[int]) -> list[tuple[tuple[int, ...], np.dtype]]:
@@ -41,17 +43,18 @@ class Temporaries:
             sizes[name] = max(sizes[name], math.prod(shape) * dtype.itemsize)
         return sizes
 
-    def on_host(self, host: Sequence[int]) -> list[np.ndarray]:
-        """New NumPy arrays for one call; those in one memory are parts of one."""
-        return self.maker(host)()
+    def on_host(self, host: Sequence[int], *returned: np.ndarray) -> list[np.ndarray]:
+        """New NumPy arrays for one call, which returns ``returned``; those in one memory are parts of one."""
+        return self.maker(host)(*returned)
 
-    def maker(self, host: Sequence[int]) -> Callable[[], list[np.ndarray]]:
-        """What makes them, for calls with the same host values."""
-        sizes = self.sizes(host)
+    def maker(self, host: Sequence[int]) -> Callable[..., list[np.ndarray]]:
+        """What makes them, for calls with the same host values, of the arrays that a call returns."""
+        sizes = {name: size for name, size in self.sizes(host).items() if name not in self._returned}
         places = [(name, *found) for name, found in zip(self.memories, self.shapes(host), strict=True)]
 
-        def make() -> list[np.ndarray]:
-            memory = {name: np.empty(size, np.uint8) for name, size in sizes.items()}
+        def make(*returned: np.ndarray) -> list[np.ndarray]:
+            memory = dict(zip(self._returned, returned, strict=False))
+            memory |= {name: np.empty(size, np.uint8) for name, size in sizes.items()}
             return [np.ndarray(shape, dtype, memory[name]) for name, shape, dtype in places]
 
         return make
