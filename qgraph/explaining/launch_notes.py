@@ -45,8 +45,8 @@ def launch_note(code: TaskCode, extents: Sequence[Sequence[int]], block_size: in
         why = "x along the last axis, so that neighbouring threads touch neighbouring elements"
         return f"{_grid(by_rows(each, block, *code.share(several=False)))}: {why}{_several(code)}"
     if code.lanes:
-        each = f"up to {WARP} threads share an iteration, or all where there are few"
-        return f"blocks of {block}, of which {each}, as long as the loop inside is"
+        share = f"of which up to {WARP} threads share an iteration, as long as the loop inside is"
+        return f"blocks of {block}, {share}: more of them where there are few"
     return f"{_grid(Shape(max(-(-count // block), 1), block))}: a thread an iteration{_several(code)}"
 
 

@@ -252,7 +252,7 @@ def test_grids_have_reasons():
         "10 x 10 blocks of 256, in tiles",
         "at most 4 blocks of 256, which stride",
         "as many blocks of 256 as run at once, which stride",
-        "blocks of 256, of which up to 32 threads share an iteration, or all where there are few, as long as the loop",
+        "blocks of 256, of which up to 32 threads share an iteration, as long as the loop inside is",
     ]
     small = qgraph.kernel(covered, block_size=64).explain(*args)
     assert next(iter(small.launches.values())).startswith("16 blocks of 64: a thread an iteration")

@@ -79,7 +79,7 @@ class Line:
     length: ast.expr
     before: list[ast.stmt]
 
-    def element(self, index: ast.expr) -> ast.expr:
+    def element(self, index: ast.expr) -> ast.Subscript:
         """That with the number ``index``."""
         place = index
         if self.start is not None:
