@@ -16,6 +16,7 @@ QUESTIONS = (
     "fusion",
     "independent",
     "rules",
+    "row_rules",
     "reductions",
     "shapes",
     "overlapped_tiles",
