@@ -107,8 +107,8 @@ class KernelNode:
     """
 
     __slots__ = (
-        *("_counts", "_inside", "_many", "_most", "_multiprocessors", "_resident", "bit", "block", "code", "copy"),
-        *("early", "executable", "form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
+        *("_counts", "_inside", "_many", "_most", "_multiprocessors", "_resident", "_widest", "bit", "block", "code"),
+        *("copy", "early", "executable", "form", "function", "handle", "index", "launch", "loop", "pointers", "shape"),
     )
 
     def __init__(self, index: int, code: TaskCode, bit: int, loop: int | None, setting: KernelContext) -> None:
@@ -138,6 +138,8 @@ class KernelNode:
         # For each loop of the kernel, the host values that make its extent.
         self._counts = tuple(tuple(setting.host_index[name] for name in names) for names in code.counts)
         self._inside = setting.host_index[code.lanes] if code.lanes else None
+        # A user's size of blocks is meant.
+        self._widest = (self.block if setting.block_size else setting.most_threads(self.function)) if code.lanes else 0
         # From here on each thread of a light loop has several iterations: the device stays full.
         self._multiprocessors = setting.device.multiprocessors
         self._many = self._multiprocessors * _RESIDENT_THREADS * COARSENING
@@ -195,7 +197,8 @@ class KernelNode:
             few = self.code.broadcast and threads * WARP <= enough // 2
             lanes = WARP if few else self.code.most_lanes or WARP
             most = enough if self.code.broadcast else None
-            shape = threads_per_row(max(threads, 1), host[self._inside], self.block, lanes, most, enough)
+            inside = host[self._inside]
+            shape = threads_per_row(max(threads, 1), inside, self.block, lanes, most, enough, self._widest)
             return self._checked(shape, threads)
         share = self.block * COARSENING if several else self.block
         grid = -(-threads // share) if threads > 0 else 1
@@ -270,6 +273,8 @@ class KernelContext:
 
     def block(self, function: Any) -> int:
         """Threads in a block: what was asked for, else 256; fewer if the kernel's registers do not allow it."""
-        attribute = driver.CUfunction_attribute(_MAX_THREADS_PER_BLOCK)
-        most = int(call(driver.cuFuncGetAttribute, attribute, function))
-        return min(self.block_size or DEFAULT_BLOCK_SIZE, most)
+        return min(self.block_size or DEFAULT_BLOCK_SIZE, self.most_threads(function))
+
+    def most_threads(self, function: Any) -> int:
+        """The most threads that a block of this kernel can have."""
+        return int(call(driver.cuFuncGetAttribute, driver.CUfunction_attribute(_MAX_THREADS_PER_BLOCK), function))

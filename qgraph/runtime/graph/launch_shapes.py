@@ -18,7 +18,7 @@ _NARROW = 8
 _FEW_INSIDE = 12
 _INSIDE = 2
 # Iterations that a thread of several warps has, at least: those meet in shared memory.
-_MANY_INSIDE = 8
+_MANY_INSIDE = 16
 # The width of a block: an H200 reads long pieces of rows faster, a sweep of FDTD over 4096 x 4096 by 4% than pieces of a warp.
 _WIDE = 4 * WARP
 # Idle threads at the end of each row, for one with work, that are no reason for a narrower block.
@@ -106,7 +106,7 @@ def one_block_each(extents: Sequence[int], threads: Sequence[int]) -> Shape:
 
 
 def threads_per_row(
-    iterations: int, inside: int, threads: int, warp: int = WARP, most: int | None = None, enough: int = 0
+    iterations: int, inside: int, threads: int, warp: int = WARP, most: int | None = None, enough: int = 0, widest: int = 0
 ) -> Shape:
     """The shape for a loop of which neighbouring threads share each iteration: x along the one, y along all.
 
@@ -117,6 +117,7 @@ def threads_per_row(
         warp: threads that can share one at most; where blocks are no whole warps, each thread has one of its own.
         most: threads that are enough for the device; None where more of them read memory better.
         enough: threads that fill the device: fewer of them share an iteration in several warps, where the loop is long.
+        widest: the most threads of a block, one for each iteration, of several warps.
 
     Returns:
         A shape with as many threads along x as share an iteration.
@@ -127,8 +128,9 @@ def threads_per_row(
         useful = warp if most is None else min(warp, most // iterations)
         while lanes < useful and 2 * (lanes * _INSIDE) ** 2 < inside**2:
             lanes *= 2
-        while warp <= lanes < threads and 2 * lanes * iterations <= enough and 2 * lanes * _MANY_INSIDE <= inside:
+        while warp <= lanes and 2 * lanes <= min(widest, enough // iterations, inside // _MANY_INSIDE):
             lanes *= 2
+        threads = max(threads, lanes)
     if lanes > 1 and -(-iterations // (threads // lanes)) > MAX_GRID:
         lanes = 1
     return Shape(-(-iterations // (threads // lanes)), lanes, threads_down=threads // lanes)

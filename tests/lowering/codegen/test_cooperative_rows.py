@@ -134,13 +134,15 @@ def test_lanes_follow_the_length(inside, threads, lanes):
 
 @pytest.mark.parametrize(
     ("iterations", "inside", "lanes"),
-    [(8, 10_000, 256), (8, 2047, 128), (8, 511, 32), (64, 10_000, 128), (65, 10_000, 64), (256, 10_000, 32), (2, 10**6, 256)],
+    [(8, 20_000, 1024), (8, 16_383, 512), (8, 1023, 32), (8, 1024, 64), (64, 20_000, 128), (65, 20_000, 64), (256, 20_000, 32)],
 )
 def test_few_long_rows_have_several_warps(iterations, inside, lanes):
-    """``enough`` threads fill the device: as long as there are fewer, and each has eight inner iterations or more."""
-    shape = threads_per_row(iterations, inside, 256, enough=8192)
-    assert (shape.threads, shape.threads_down) == (lanes, 256 // lanes)
+    """``enough`` threads fill the device: as long as there are fewer, and each has sixteen inner iterations or more."""
+    shape = threads_per_row(iterations, inside, 256, enough=8192, widest=1024)
+    threads = max(256, lanes)
+    assert (shape.threads, shape.threads_down) == (lanes, threads // lanes)
     assert shape.blocks == -(-iterations // shape.threads_down)
+    assert threads_per_row(iterations, inside, 256, enough=8192, widest=256).threads == min(lanes, 256)
 
 
 def test_what_no_launch_holds_is_not_shared():
