@@ -1,0 +1,153 @@
+"""``fuse=True``: sums over rows, and what is done with the elements of these rows, are one loop over the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+
+def matrices(rows, columns):
+    rng = np.random.default_rng(rows * 100 + columns)
+    return [rng.integers(1, 9, (rows, columns)) / 8 for _ in range(2)]
+
+
+def loops(function, *args):
+    """How many loops of the kernel run, joined ones as one; and what the plan says."""
+    plan = qgraph.kernel(function, backend="cuda", fuse=True).plan(*args)
+    return sum(task.role == "loop" for node in plan.nodes for task in node.tasks), str(plan)
+
+
+def softmax(x, y):
+    powers = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    y[:] = powers / np.sum(powers, axis=-1, keepdims=True)
+
+
+def normalised(x, y):
+    mean = np.mean(x, axis=1, keepdims=True)
+    d = x - mean
+    y[:] = d / np.sqrt(np.mean(d * d, axis=1, keepdims=True) + 0.5)
+
+
+def by_loops(x, y):
+    total = np.zeros(x.shape[0])
+    for i in range(x.shape[0]):
+        s = 0.0
+        for k in range(x.shape[1]):
+            s += x[i, k]
+        total[i] = s
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] / total[i]
+
+
+def elements_first(x, y):
+    y[:] = x * x
+    total = y.sum(axis=1)
+    x[:, 0] = total
+
+
+def in_place(x, y):
+    y[:] = x
+    y -= y.max(axis=1, keepdims=True)
+    y /= y.sum(axis=1, keepdims=True) - 0.5
+
+
+SIZES = [(13, 40), (5, 16), (40, 3), (1, 100)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("function", [softmax, normalised, by_loops, elements_first, in_place])
+def test_rows_are_one_loop(check, function, size):
+    check(function, lambda: matrices(*size), fuse=True, tolerance=1e-12)
+    assert loops(function, *matrices(*size))[0] == 1
+
+
+def test_numbers_of_rows_need_no_memory():
+    count, plan = loops(softmax, *matrices(13, 40))
+    assert count == 1
+    assert plan.count("in registers") == 2
+    assert "temporary np.max(x, axis=-1, keepdims=True)" not in plan
+
+
+def test_three_axes(check):
+    def function(x, y):
+        y[:] = x / x.sum(axis=2, keepdims=True)
+
+    def cubes():
+        return [each.reshape(3, 5, 20) for each in matrices(15, 20)]
+
+    check(function, cubes, fuse=True, tolerance=1e-12)
+    assert loops(function, *cubes())[0] == 1
+
+
+def of_the_next_row(x, y):
+    total = x.sum(axis=1)
+    for i in range(x.shape[0] - 1):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] / total[i + 1]
+
+
+def next_total(x, y):
+    total = x.sum(axis=1)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] - total[x.shape[0] - 1 - i]
+
+
+def along_columns(x, y):
+    total = x.sum(axis=0)
+    y[:] = x / total
+
+
+def no_sums(x, y):
+    first = np.zeros(x.shape[0])
+    for i in range(x.shape[0]):
+        first[i] = x[i, 0]
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] - first[i]
+
+
+def one_element_of_each_row(x, y):
+    total = x.sum(axis=1)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, x.shape[1] - 1 - j] = total[i] + j
+
+
+def summed_up_twice(x, y):
+    total = x.sum(axis=1)
+    s = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            s += total[i] * x[i, j]
+    y[0, 0] = s
+
+
+APART = [of_the_next_row, next_total, along_columns, no_sums, one_element_of_each_row, summed_up_twice]
+
+
+@pytest.mark.parametrize("function", APART)
+def test_what_stays_apart(check, function):
+    check(function, lambda: matrices(13, 40), fuse=True, tolerance=1e-12)
+    assert loops(function, *matrices(13, 40))[0] > 1
+
+
+def columns_of(x, y, total):
+    for i in range(x.shape[0]):
+        s = 0.0
+        for k in range(x.shape[1]):
+            s += x[i, k]
+        total[i, 0] = s
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] - total[i, 0]
+
+
+def test_an_array_of_the_callers_stays_in_memory(check):
+    check(columns_of, lambda: [*matrices(13, 40), np.full((13, 1), 77.0)], fuse=True, tolerance=1e-12)
+    count, plan = loops(columns_of, *matrices(13, 40), np.zeros((13, 1)))
+    assert count == 1
+    assert "in registers" not in plan
