@@ -58,23 +58,29 @@ class Watched(np.ndarray):
         return super().__getitem__(place)
 
 
+def run(function, arrays, lanes, groups, threads):
+    """Run the one kernel of ``function`` in blocks of so many lanes and groups, on ``arrays`` by name."""
+    plan = qgraph.kernel(function).plan(*(np.asarray(each) for each in arrays.values()))
+    ((_, code, made),) = Kernels(plan, CUDA, {}).of(plan.nodes[0])
+    assert code.lanes
+    words = {"_cuda": threads, "_wide": int, "_assume_ge": strictly_at_least, "_word": word}
+    names = {**made.names, **words, **Barriers.NAMES}
+    tree = Barriers(CUDA, {**made.names, "_cuda": CUDA}).visit(copied(made.tree))
+    kernel = python_function(Function(made.name, tree, names, made.file))
+    rows = len(next(iter(arrays.values())))
+    host = {value.name: rows for value in plan.program.host_values}
+    parameters = [arrays.get(each.name, host.get(each.name, 0)) for each in code.parameters]
+    threads.run(kernel, -(-rows // groups), (lanes, groups), parameters)
+
+
 def launch(lanes, groups, dtype=np.int32, first=0):
     """The answer, and what the lanes of each group read of ``values``, block by block."""
-    plan = qgraph.kernel(csr).plan(*arguments(dtype))
-    ((_, code, function),) = Kernels(plan, CUDA, {}).of(plan.nodes[0])
-    assert code.lanes
-    threads = Threads()
-    words = {"_wide": int, "_assume_ge": strictly_at_least, "_word": word}
-    names = {**function.names, "_cuda": threads, **words, **Barriers.NAMES}
-    tree = Barriers(CUDA, {**function.names, "_cuda": CUDA}).visit(copied(function.tree))
-    kernel = python_function(Function(function.name, tree, names, function.file))
     y, *others = arguments(dtype, first)
+    threads = Threads()
     watched = others[0].view(Watched)
     watched.read, watched.threads = [], threads
     given = dict(zip(("y", "values", "columns", "starts", "x"), (y, watched, *others[1:]), strict=True))
-    host = {value.name: len(LENGTHS) for value in plan.program.host_values}
-    parameters = [given.get(each.name, host.get(each.name, 0)) for each in code.parameters]
-    threads.run(kernel, -(-len(LENGTHS) // groups), (lanes, groups), parameters)
+    run(csr, given, lanes, groups, threads)
     return y, watched.read
 
 
@@ -103,6 +109,34 @@ def test_places_may_count_from_the_end(dtype, lanes):
         starts = arguments(dtype, first)[3]
         places = [np.arange(start, stop) for start, stop in zip(starts, starts[1:], strict=False)]
         assert y.tolist() == [arguments()[1][each].sum() for each in places]
+
+
+def in_turn(y, a, b):
+    n = a.shape[1]
+    for i in range(a.shape[0]):
+        first = a[i, 0]
+        for k in range(n):
+            a[i, k] = a[i, k] + y[i]
+        for k in range(n):
+            b[i, k] = a[i, n - 1 - k] * first
+        most = b[i, 0]
+        for k in range(n):
+            most = max(most, b[i, k])
+        y[i] = most + y[i]
+        for k in range(n):
+            a[i, k] = y[i] - k
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 8, 32, 64, 128])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_lanes_see_what_others_store(lanes, groups):
+    """Each runs on until it meets the others: no one reads too early, or stores too early."""
+    made = {"y": np.arange(1.0, 6.0), "a": np.arange(5 * 70.0).reshape(5, 70) % 13, "b": np.full((5, 70), 77.0)}
+    expected = {name: each.copy() for name, each in made.items()}
+    in_turn(**expected)
+    run(in_turn, made, lanes, groups, Threads())
+    for name, each in made.items():
+        assert each.tolist() == expected[name].tolist()
 
 
 def test_bounds_of_32_bits_are_counted_in_32():
