@@ -30,6 +30,8 @@ PROGRAMMATIC = (9, 0)
 TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST = 1, 2, 4
 # Loops side by side begin at a multiple of so many threads.
 WARP = 32
+# Inner loops of fewer iterations are not shared by several threads.
+FEW_INSIDE = 12
 # The most threads of a block that combines values.
 REDUCTION_BLOCK = 256
 

@@ -18,6 +18,7 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.artifacts import FEW_INSIDE
 from qgraph.ir.program import Branch, Loop, Statement, Task, TaskStatement
 from qgraph.ir.trees import call_of, names_in, operands_of, parsed, parts_of, with_operands
 from qgraph.operations import intrinsics
@@ -60,6 +61,9 @@ def _length(unit: ProgramBuilder, task: Task) -> tuple[str, bool, int] | None:
         return None
     lengths = [_known_length(unit, task, inner) for inner in loops]
     known = _longest(lengths)
+    count = None if known is None else constant_of(known)
+    if isinstance(count, int) and count < FEW_INSIDE:
+        return None
     reads = [(read, inner) for inner in loops for read in _reads(unit, task, inner.loop)]
     if known is None and len(loops) > 1:
         return None
@@ -95,6 +99,9 @@ def _longest(lengths: Sequence[ast.expr | None]) -> ast.expr | None:
     known = {ast.unparse(length): length for length in lengths if length is not None}
     if None in lengths:
         return None
+    counts = [count for length in known.values() if isinstance(count := constant_of(length), int)]
+    if len(counts) == len(known):
+        return ast.Constant(max(counts))
     return call_of("max", *known.values()) if len(known) > 1 else next(iter(known.values()))
 
 
@@ -244,6 +251,9 @@ def _known_length(unit: ProgramBuilder, task: Task, inner: InnerLoop) -> ast.exp
     start, stop = means.of(inner.start), means.of(inner.stop)
     if start is None or stop is None:
         return None
+    match constant_of(start), constant_of(stop):
+        case int(first), int(last):
+            return ast.Constant(max(last - first, 0))
     text = f"min(max(({ast.unparse(stop)}) - ({ast.unparse(start)}), 0), {_MOST})"
     return parsed(text)
 

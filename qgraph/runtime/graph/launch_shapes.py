@@ -6,16 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from qgraph.ir.artifacts import TILE_HEIGHT, TILE_ROWS, WARP
+from qgraph.ir.artifacts import FEW_INSIDE, TILE_HEIGHT, TILE_ROWS, WARP
 
 # The most blocks that a launch can have along x, and along y or z.
 MAX_GRID = 2**31 - 1
 MAX_GRID_DOWN = 65535
 # A block is no narrower than this many columns, a sector of float32, if there are so many.
 _NARROW = 8
-# Iterations of an inner loop that are not shared, and that a thread has, about, where they are: on an H200 rows of many
-# lengths, 32 on average, took longer with 1 and with 4.
-_FEW_INSIDE = 12
+# Iterations of an inner loop that a thread has, about, where they are shared: on an H200 rows of many lengths, 32 on average,
+# took longer with 1 and with 4.
 _INSIDE = 2
 # Iterations that a thread of several warps has, at least: those meet in shared memory.
 _MANY_INSIDE = 16
@@ -123,7 +122,7 @@ def threads_per_row(
         A shape with as many threads along x as share an iteration.
     """
     lanes = 1
-    if inside >= _FEW_INSIDE and threads % warp == 0:
+    if inside >= FEW_INSIDE and threads % warp == 0:
         # The power of two that is nearest, as a factor.
         useful = warp if most is None else min(warp, most // iterations)
         while lanes < useful and 2 * (lanes * _INSIDE) ** 2 < inside**2:
