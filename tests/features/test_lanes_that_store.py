@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import qgraph
+
 
 def rows_of(rows, columns, dtype="float64"):
     rng = np.random.default_rng(rows * 100 + columns)
@@ -131,6 +133,18 @@ def next_element(a, b, x, y):
         y[i] = a[i, 1]
 
 
+@qgraph.func
+def blend(b, x, i, k):
+    return b[i, k] * x[k]
+
+
+def function_of_others(a, b, x, y):
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            a[i, k] += blend(b, x, i, k)
+        y[i] = a[i, 0]
+
+
 def guarded(a, b, x, y):
     for i in range(a.shape[0]):
         scale = 1.0
@@ -142,6 +156,7 @@ def guarded(a, b, x, y):
 
 SHARED = [
     *(scaled, row, part_of_a_row, sum_then_row, row_then_sum, column, softmax, backwards_from_another_lane, guarded),
+    function_of_others,
     *(read_before_another_lane_stores, one_lane_stores, one_after_the_other, triangle, sometimes, next_element),
 ]
 # Rows and columns: as many as lanes, several blocks with lanes that have no row, fewer than lanes pay for.
@@ -256,7 +271,33 @@ def starts_from_what_is_written(a, b, x, y):
         y[i] = 1.0
 
 
+@qgraph.func
+def before(a, i, k):
+    return a[i, k - 1] if k > 0 else 0.5
+
+
+def by_a_function(a, b, x, y):
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            a[i, k] = before(a, i, k) + x[k]
+        y[i] = 1.0
+
+
+@qgraph.func
+def chosen(y, x, i):
+    return x[int(y[i]) % 3]
+
+
+def place_by_a_function(a, b, x, y):
+    for i in range(a.shape[0]):
+        first = chosen(y, x, i)
+        for k in range(a.shape[1]):
+            a[i, k] = b[i, k] + first
+        y[i] = 1e9
+
+
 PLAIN = [
+    *(by_a_function, place_by_a_function),
     *(prefix, shifted_down, from_the_end, one_element, scattered, twice, carried, stores_where_some_come, with_step),
     *(as_often_as_the_row_says, variable_read, starts_from_what_is_written),
 ]

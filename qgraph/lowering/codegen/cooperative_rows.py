@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -176,13 +177,18 @@ class _Sharing:
                 return False
             if not all(_is_fixed(part, changing) for part in fixed):
                 return False
-        written = {name: self._with_aliases(arrays[name].leaves) for name in places}
+        memories = [self._with_aliases(arrays[name].leaves) for name in places]
+        own = set[ast.AST]()
         for node in walk(loop.body):
-            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in arrays:
-                name, text = node.value.id, ast.unparse(node.slice)
-                if any(arrays[name].leaves & written[each] and (name, text) != (each, places[each]) for each in places):
-                    return False
-        return True
+            match node:
+                case ast.Subscript(value=ast.Name(id=name)) if ast.unparse(node.slice) == places.get(name):
+                    own.add(node.value)
+                case ast.Attribute(value=ast.Name() as array):
+                    own.add(array)
+        # A function that is given an array may read any element.
+        others = [node.id for node in walk(loop.body) if isinstance(node, ast.Name) and node.id in arrays and node not in own]
+        apart = not any(arrays[name].leaves & memory for name in others for memory in memories)
+        return apart and not any(one & other for one, other in itertools.combinations(memories, 2))
 
     def _is_own(self, place: ast.expr, changing: frozenset[str]) -> bool:
         """Whether a place with the loop's variable is that and something fixed, and does not count from the end."""
@@ -212,6 +218,8 @@ class _Sharing:
         nodes = list(walk(self._repeated))
         deciding = [*self._bounds, *(node.slice for node in nodes if isinstance(node, ast.Subscript))]
         deciding += (node.test for node in nodes if isinstance(node, (ast.If, ast.IfExp)))
+        # What a function computes an index of nobody looks at here.
+        deciding += (node for node in nodes if isinstance(node, ast.Call) and _loaded(node.args) & self._looking.arrays.keys())
         names = _loaded(deciding)
         found: list[ast.stmt] = []
         while more := [each for each in self._repeated if each not in found and stored_in([each]) & names]:
