@@ -81,7 +81,7 @@ def measure(quick: bool) -> Answer:
             turns = {
                 name: functools.partial(_measured, rule, program, shape, on=name == "with") for name in ("with", "without")
             }
-            times = parts.in_turns(turns, rounds=1 if quick else 5)
+            times = parts.in_turns(turns, rounds=1 if quick else 3)
             ratio = round(times["without"].median / times["with"].median, 4)
             label = f"{shape[0]:,} x {shape[1]:,}"
             found = (rule, program.__name__, label, times["with"].as_json(), times["without"].as_json(), ratio)
