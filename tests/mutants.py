@@ -226,6 +226,13 @@ MUTANTS = (
         "features/test_fused_rows.py",
     ),
     Mutant(
+        "rows lie in the place of others that do not overwrite all of them",
+        "frontend/bodies/array_contraction.py",
+        "(each == filled or not each.stored)",
+        "True",
+        "features/test_fused_rows.py",
+    ),
+    Mutant(
         "a copy of an unrolled body does not wait for the condition of the one before",
         "lowering/codegen/unrolling.py",
         "if decides(before, node) or _ordered(",

@@ -151,3 +151,81 @@ def test_an_array_of_the_callers_stays_in_memory(check):
     count, plan = loops(columns_of, *matrices(13, 40), np.zeros((13, 1)))
     assert count == 1
     assert "in registers" not in plan
+
+
+def shares_of(x):
+    powers = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return powers / np.sum(powers, axis=-1, keepdims=True)
+
+
+def shares_of_places(x):
+    powers = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    top = np.argmax(powers, axis=-1)
+    return powers * np.sum(powers, axis=-1, keepdims=True) + top[:, None]
+
+
+IN_ONE = [shares_of, shares_of_places]
+
+
+def turned(x):
+    n = x.shape[1]
+    d, y = x * 2.0, np.empty_like(x)
+    for i in range(x.shape[0]):
+        s = 0.0
+        for k in range(n):
+            s += d[i, k]
+        for k in range(n):
+            y[i, k] = d[i, n - 1 - k] * s
+    return y
+
+
+def rounded(x):
+    d, y = x * 9.0, np.empty(x.shape, dtype=np.int64)
+    total = d.sum(axis=1)
+    for i in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            y[i, k] = int(d[i, k] + total[i])
+    return y
+
+
+def all_but_the_last(x):
+    n = x.shape[1]
+    d, y = np.empty_like(x), np.ones_like(x)
+    for i in range(x.shape[0]):
+        for k in range(n):
+            d[i, k] = x[i, k] * 2.0
+        s = d[i, n - 1]
+        for k in range(n - 1):
+            y[i, k] = d[i, k] * s
+    return y
+
+
+def both_returned(x):
+    d = x * 2.0
+    return d, d - d.sum(axis=1, keepdims=True)
+
+
+def read_of_the_next_row(x):
+    d = x * 2.0
+    total = d.sum(axis=1)
+    y = np.empty_like(x)
+    for i in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            y[i, k] = d[i, k] + total[i]
+    return y + d[::-1]
+
+
+TWO = [turned, rounded, all_but_the_last, both_returned, read_of_the_next_row]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("function", [*IN_ONE, *TWO])
+def test_returned_rows(check, function, size):
+    check(function, lambda: matrices(*size)[:1], fuse=True, tolerance=1e-12, noop=True)
+
+
+@pytest.mark.parametrize("function", [*IN_ONE, *(each for each in TWO if each is not both_returned)])
+def test_a_row_that_becomes_another_one_needs_no_memory_of_its_own(function):
+    """What is returned has memory; the temporary whose elements become those, in the last loop, has none."""
+    _, plan = loops(function, *matrices(13, 40)[:1])
+    assert ("temporary" not in plan) is (function in IN_ONE)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement
 from qgraph.ir.program import parts_of as parts_of_program
-from qgraph.ir.trees import at_place, call_of, parts_of
+from qgraph.ir.trees import at_place, call_of, load, parts_of, with_names
 from qgraph.source import copied
 
 # Ends the name of a number that is an element of the array before it.
@@ -59,6 +59,7 @@ def _in_registers(unit: ProgramBuilder, task: Task, uses: Counter[str]) -> Task:
     # What a name that changes places stands for is read by that name.
     moving = {leaf for selection in task.selections for leaf in selection.leaves}
     own = {name for name in task.effects.touched if uses[name] == 1} - moving
+    task = _in_one_array(unit, task, own, moving)
     registers = Registers(unit, [axis.variable for axis in task.axes], own)
     body = registers.promoted(task.body)
     if not registers.names:
@@ -69,6 +70,78 @@ def _in_registers(unit: ProgramBuilder, task: Task, uses: Counter[str]) -> Task:
     task = replace(_without(unit, task, registers.names), body=tuple(body), names=names, sections=kept, joined=joined)
     unit.judged[task.name] = replace(unit.judged[task.name], body=body, names=task.names)
     return task
+
+
+def _in_one_array(unit: ProgramBuilder, task: Task, own: Set[str], moving: Set[str]) -> Task:
+    """A loop over rows with one new array in the place of two: the last loop inside fills rows of the one from the ``own`` one.
+
+    Each iteration touches its own row of that alone, and its last loop reads an element before it fills the same of the other
+    one: that may have been there all the time. All that was stored there is overwritten, since loops that stored it went over
+    the same range.
+    """
+    match task.body:
+        case [*_, ast.For(ast.Name(), items, [ast.Assign([ast.Subscript(ast.Name(target))])]) as last]:
+            row = [axis.variable for axis in task.axes]
+        case _:
+            return task
+    made = {each.leaf.name: each for each in unit.temporaries if each.computed and each.leaf.name not in moving}
+    touches, in_last = _touches(made.keys(), task.body), _touches(made.keys(), [last])
+    filled = _Touch(True, (*row, "*"), ast.unparse(items))
+    if touches.get(target) != [filled]:
+        return task
+    for name in sorted(own & made.keys() - {target}):
+        alike = (made[name].shape, made[name].leaf.type) == (made[target].shape, made[target].leaf.type)
+        own_row = all(each.place[:-1] == tuple(row) and (each == filled or not each.stored) for each in touches[name])
+        if alike and own_row and all(each.place == filled.place for each in in_last.get(name, [])):
+            break
+    else:
+        return task
+    body = tuple(with_names(copied(each), {name: load(target)}) for each in task.body)
+    sections = {array: parts for array, parts in task.sections.items() if array not in (name, target)}
+    joined = tuple(replace(each, effects=_renamed(each.effects, name, target)) for each in task.joined)
+    unit.judged[task.name] = replace(unit.judged[task.name], body=list(body))
+    return replace(task, body=body, effects=_renamed(task.effects, name, target), sections=sections, joined=joined)
+
+
+def _renamed(effects: Effects, name: str, target: str) -> Effects:
+    return Effects(*(frozenset(target if each == name else each for each in some) for some in (effects.reads, effects.writes)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """An element, by its indices, of which the last is "*" where it is the variable of the innermost loop, over ``items``."""
+
+    stored: bool
+    place: tuple[str, ...]
+    items: str
+
+
+def _touches(arrays: Set[str], body: Iterable[ast.AST]) -> dict[str, list[_Touch]]:
+    """How statements touch arrays; without indices where they do so as a whole."""
+    found: dict[str, list[_Touch]] = {}
+
+    def look(node: ast.AST, around: ast.For | None) -> None:
+        match node:
+            case ast.For(target=ast.Name(), body=inside):
+                for each in inside:
+                    look(each, node)
+                look(node.iter, around)
+                return
+            case ast.Subscript(value=ast.Name(id=name), ctx=context) if name in arrays:
+                variable, items = ("", "") if around is None else (ast.unparse(around.target), ast.unparse(around.iter))
+                *first, last = map(ast.unparse, parts_of(node))
+                place = (*first, "*" if last == variable else last)
+                found.setdefault(name, []).append(_Touch(isinstance(context, ast.Store), place, items))
+                look(node.slice, around)
+                return
+            case ast.Name(id=name) if name in arrays:
+                found.setdefault(name, []).append(_Touch(False, (), ""))
+        for child in ast.iter_child_nodes(node):
+            look(child, around)
+
+    for each in body:
+        look(each, None)
+    return found
 
 
 def _without(unit: ProgramBuilder, task: Task, names: Set[str]) -> Task:
