@@ -137,7 +137,7 @@ class _InLine(ast.NodeTransformer):
             case ast.Name(id=name) if name in self._arrays and not isinstance(node.slice, ast.Tuple):
                 element = self._arrays[name].element(node.slice)
                 element.ctx = node.ctx
-                return standing_for(element, node)
+                return at(standing_for(element, node), node)
             case ast.Attribute(value=ast.Name(id=name), attr="shape") if name in self._arrays:
                 return copied(self._arrays[name].length)
         return node
