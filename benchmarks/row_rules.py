@@ -118,11 +118,14 @@ def _measured(rule: str, program: Callable[..., Any], shape: tuple[int, int], *,
 def draw(record: dict[str, Any], file: Path) -> None:
     """A bar a program and shape: the time without the rule over that with it, on a logarithmic axis."""
     rows = record["rows"]
-    drawn, axes = plots.figure("Loops over rows: time without a rule, as a multiple of that with it", record, height=6.0)
+    drawn, axes = plots.figure("Loops over rows: time without a rule, as a multiple of that with it", record, width=9.0, height=6.0)
     places = range(len(rows))
-    axes.barh(places, [row["ratio"] for row in rows], color=plots.COLOURS["qgraph"])
+    axes.barh(places, [row["ratio"] - 1 for row in rows], left=1, color=plots.COLOURS["qgraph"])
     axes.set_yticks(places, [f"{row['rule']}: {row['program']}, {row['shape']}" for row in rows], fontsize=8)
     axes.set_xscale("log")
+    axes.set_xticks((0.5, 1, 2, 5, 10, 20, 50), ("0.5", "1", "2", "5", "10", "20", "50"))
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x", color="#e4e7eb", linewidth=0.6)
     axes.invert_yaxis()
     axes.axvline(1, color=plots.INK, linewidth=1)
     axes.set_xlabel("time without over time with")
