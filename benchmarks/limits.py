@@ -50,9 +50,6 @@ _WHY = {
     ("cpu_programs", "azimint_naive, against Numba, loops", ""): (
         "its thousand rings are parallel loops one behind the other, `serial` says so; the loops by hand have a thread a ring"
     ),
-    ("peak_memory", "adi", ""): "what a kernel returns has its memory from the start of the call; NumPy makes it at the end",
-    ("peak_memory", "cholesky2", ""): "NumPy's `cholesky` gives its factor in new memory, from where it goes to its place",
-    ("peak_memory", "covariance2", ""): "NumPy writes the quotient, of a product that has no name, in the product's place",
     ("row_rules", "rows fused", ""): (
         "a row has one block of threads: few of them leave most of the GPU idle, and loops over the elements fill it"
     ),

@@ -118,7 +118,8 @@ def _measured(rule: str, program: Callable[..., Any], shape: tuple[int, int], *,
 def draw(record: dict[str, Any], file: Path) -> None:
     """A bar a program and shape: the time without the rule over that with it, on a logarithmic axis."""
     rows = record["rows"]
-    drawn, axes = plots.figure("Loops over rows: time without a rule, as a multiple of that with it", record, width=9.0, height=6.0)
+    title = "Loops over rows: time without a rule, as a multiple of that with it"
+    drawn, axes = plots.figure(title, record, width=9.0, height=6.0)
     places = range(len(rows))
     axes.barh(places, [row["ratio"] - 1 for row in rows], left=1, color=plots.COLOURS["qgraph"])
     axes.set_yticks(places, [f"{row['rule']}: {row['program']}, {row['shape']}" for row in rows], fontsize=8)
