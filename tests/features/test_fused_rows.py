@@ -200,6 +200,16 @@ def all_but_the_last(x):
     return y
 
 
+def over_another(x):
+    y = np.sort(x, axis=1)
+    d = x * 2.0
+    total = d.sum(axis=1)
+    for i in range(x.shape[0]):
+        for k in range(x.shape[1] - 1):
+            y[i, k] = d[i, k] + total[i]
+    return y
+
+
 def both_returned(x):
     d = x * 2.0
     return d, d - d.sum(axis=1, keepdims=True)
@@ -215,7 +225,7 @@ def read_of_the_next_row(x):
     return y + d[::-1]
 
 
-TWO = [turned, rounded, all_but_the_last, both_returned, read_of_the_next_row]
+TWO = [turned, rounded, all_but_the_last, over_another, both_returned, read_of_the_next_row]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
