@@ -94,9 +94,10 @@ class TaskCode:
     ``JAMMED_COLUMNS`` columns, too. ``constant`` are the array
     parameters that nothing changes meanwhile. ``reduces``: it runs right with any number of blocks from 1 to
     ``MAX_PARTIALS``, of at most ``REDUCTION_BLOCK`` threads. ``lanes`` names the host value that says how many iterations the
-    loop inside has on average, where neighbouring threads can share these: threads along x have one iteration of the outer loop
-    together, a power of two that divides ``WARP``, and those along y have one each; with ``broadcast`` no more than fill the
-    device, and where that is not 0 ``most_lanes`` at most, unless a warp each does not fill half of it. ``arrays``: of each
+    longest loop inside has on average, where neighbouring threads can share these: threads along x have one iteration of the
+    outer loop together, a power of two up to ``WARP``, or more where iterations are few, and those along y have one each; with
+    ``broadcast`` no more than fill the device, and where that is not 0 ``most_lanes`` at most, unless a warp each does not fill
+    half of it. ``arrays``: of each
     parameter that is another array from copy to copy of an unrolled loop its name, and the leaf that it is in copy 0, 1, ...,
     until that begins again. ``handed``: it combines what blocks of an earlier kernel left, as a ``copy``, or as the one block
     at the ``end`` of a turn.

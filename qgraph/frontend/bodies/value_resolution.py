@@ -60,8 +60,8 @@ _Node = TypeVar("_Node", bound=ast.AST)
 class ResolvedNames:
     """What one body under construction uses: its globals, the slots it reads, and the kernel scalars it assigns.
 
-    ``one_thread``: it runs once, and not as the many iterations of a parallel loop. ``rows_in_line``: sums over rows are loops
-    of its own, and no functions.
+    ``one_thread``: it runs once, and not as the many iterations of a parallel loop. ``rows_in_line``: sums over rows and
+    assignments to rows are loops of its own, and no functions.
     """
 
     def __init__(self, unit: ProgramBuilder, *, one_thread: bool = True, rows_in_line: bool = False) -> None:
