@@ -204,10 +204,9 @@ class Task:
     # The loops as written, in order, that became this one; and why this one was not joined with the loop before it.
     joined: tuple[Task, ...] = ()
     note: str = ""
-    # The host value that says how many iterations the longest loop inside has on average, where threads that share it would
-    # find neighbouring elements; empty elsewhere. With ``broadcast`` threads that do not share them read the same elements
-    # anyway, or neighbouring ones: of those ``most_lanes``, where that is not 0, share an iteration without reading memory for
-    # nothing.
+    # The host value that says how many iterations the longest loop inside has on average, where threads that share it find
+    # neighbouring elements; empty elsewhere. With ``broadcast`` threads that do not share it read the same elements anyway, or
+    # neighbouring ones: of those ``most_lanes``, where that is not 0, share an iteration without reading memory for nothing.
     inner_length: str = ""
     broadcast: bool = False
     most_lanes: int = 0
