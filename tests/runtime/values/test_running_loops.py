@@ -45,6 +45,8 @@ class Device:
 def interrupt():
     """An interrupt that comes while the test waits."""
     timers = []
+    # A shell without job control lets what runs in its background ignore them.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def start(after=0.2):
         main = threading.main_thread().ident
@@ -55,6 +57,7 @@ def interrupt():
     for timer in timers:
         timer.cancel()
         timer.join()
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("anywhere", [False, True])
