@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.program import Axis, Carried, Reduction, Task
+from qgraph.ir.program import Axis, Carried, Effects, Reduction, Task
 from qgraph.ir.slots import Slot
+from qgraph.ir.trees import load, with_names
 from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
@@ -106,6 +107,20 @@ def renamed(task: Task, new: Mapping[str, str]) -> Task:
         scalars=tuple((name(local), slot) for local, slot in task.scalars),
         reductions=tuple(map(reduction, task.reductions)),
     )
+
+
+def in_one_array(task: Task, old: str, new: str) -> Task:
+    """``task`` with the array ``new`` in the place of the array ``old``, too."""
+    body = tuple(with_names(copied(each), {old: load(new)}) for each in task.body)
+    sections = {name: parts for name, parts in task.sections.items() if name not in (old, new)}
+    if task.sections.keys() >= {old, new}:
+        sections[new] = tuple(replace(each, array=new) for name in (new, old) for each in task.sections[name])
+    joined = tuple(replace(each, effects=_in_one(each.effects, old, new)) for each in task.joined)
+    return replace(task, body=body, effects=_in_one(task.effects, old, new), sections=sections, joined=joined)
+
+
+def _in_one(effects: Effects, old: str, new: str) -> Effects:
+    return Effects(*(frozenset(new if each == old else each for each in some) for some in (effects.reads, effects.writes)))
 
 
 def words_of(leaves: Iterable[Leaf]) -> int:

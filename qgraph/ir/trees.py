@@ -11,6 +11,8 @@ from qgraph.source import copied
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
+# What ``range`` is called in bodies.
+RANGE = "_range"
 # Comparisons that are one boolean, also of arrays.
 MEMBERSHIP = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
@@ -34,6 +36,11 @@ def assign(name: str, value: ast.expr, node: ast.AST | None = None) -> ast.stmt:
 def call_of(function: str, *arguments: ast.expr) -> ast.Call:
     """A call of what ``function`` names."""
     return ast.Call(load(function), list(arguments), [])
+
+
+def counted_loop(variable: str, start: ast.expr, stop: ast.expr, step: ast.expr, body: list[ast.stmt]) -> ast.For:
+    """``for variable in range(start, stop, step): body``, where ``RANGE`` names ``range``."""
+    return ast.For(stored(variable), call_of(RANGE, start, stop, step), body, [])
 
 
 def parsed(text: str) -> ast.expr:

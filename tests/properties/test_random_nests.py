@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
 
-import qgraph
 from qgraph import specialisation
 from qgraph.options import BACKENDS
 from tests.conftest import thorough
-from tests.properties.test_random_turns import found
+from tests.properties.written import check_integers, first_that_runs, fused_plan
 
 SIZE = 6
 OUTER = ("n", "n", "1, n", "n - 1, -1, -1", "n - 2, 0, -1", "1, n - 1")
@@ -78,15 +76,7 @@ def body(rng: random.Random, pad: str, j: str) -> list[str]:
 def program(seed: int) -> str:
     """The first one of this seed that plain Python runs: others have an index too large, or a name without a value."""
     rng = random.Random(seed)
-    while True:
-        text = written(rng)
-        space: dict[str, Any] = {}
-        exec(text, space)
-        try:
-            space["kernel"](*arguments(seed))
-        except (IndexError, UnboundLocalError):
-            continue
-        return text
+    return first_that_runs(lambda: written(rng), lambda: arguments(seed), IndexError, UnboundLocalError)
 
 
 def written(rng: random.Random) -> str:
@@ -117,28 +107,11 @@ def arguments(seed: int):
 def test_random_nests(rig, tmp_path, monkeypatch, seed):
     """Integers, bit for bit; what is refused is refused before anything ran."""
     monkeypatch.setattr(specialisation, "_IN_FRONTS", BACKENDS)
-    file = tmp_path / f"nest{seed}.py"
-    file.write_text(program(seed))
-    kernel = rig.kernel(found(file), fuse=True)
-    given, expected = arguments(seed), arguments(seed)
-    kernel.reference(*expected)
-    try:
-        rig.run(kernel, *given)
-    except (qgraph.QGraphError, qgraph.AssumedParallelWarning):
-        expected = arguments(seed)
-    for got, wanted in zip(given, expected, strict=True):
-        np.testing.assert_array_equal(got, wanted, err_msg=file.read_text())
+    check_integers(rig, tmp_path / f"nest{seed}.py", program(seed), lambda: arguments(seed), fuse=True)
 
 
 def test_the_generator_makes_all_kinds(tmp_path):
-    made = []
-    for seed in range(120):
-        file = tmp_path / f"nest{seed}.py"
-        file.write_text(program(seed))
-        try:
-            made.append(str(qgraph.kernel(fuse=True, backend="cuda")(found(file)).plan(*arguments(seed))))
-        except (qgraph.QGraphError, qgraph.AssumedParallelWarning):
-            made.append("refused")
+    made = [fused_plan(tmp_path / f"nest{seed}.py", program(seed), lambda: arguments(seed)) for seed in range(120)]
     counts = {kind: sum(kind in plan for plan in (*made,)) for kind in (*KINDS, "refused")}
     assert min(counts.values()) >= 1, counts
     assert counts["refused"] < 40, counts

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
 
-import qgraph
 from tests.conftest import thorough
-from tests.properties.test_random_turns import found
+from tests.properties.written import check_integers, first_that_runs, fused_plan
 
 # More rows than a block of the simulator has lanes, and rows that are long enough to be shared.
 ROWS, COLUMNS = 11, 19
@@ -133,15 +131,7 @@ class Writer:
 def program(seed: int) -> str:
     """The first one of this seed that plain Python runs: others have an index too large."""
     rng = random.Random(seed)
-    while True:
-        text = Writer(rng).program()
-        space: dict[str, Any] = {}
-        exec(text, space)
-        try:
-            space["kernel"](*arguments(seed))
-        except IndexError:
-            continue
-        return text
+    return first_that_runs(lambda: Writer(rng).program(), lambda: arguments(seed), IndexError)
 
 
 def arguments(seed: int):
@@ -153,27 +143,11 @@ def arguments(seed: int):
 @pytest.mark.parametrize("fuse", [False, True])
 def test_random_rows(rig, tmp_path, seed, fuse):
     """Integers, bit for bit; what is refused is refused before anything ran."""
-    file = tmp_path / f"rows{seed}.py"
-    file.write_text(program(seed))
-    kernel = rig.kernel(found(file), fuse=fuse)
-    given, expected = arguments(seed), arguments(seed)
-    kernel.reference(*expected)
-    try:
-        rig.run(kernel, *given)
-    except (qgraph.QGraphError, qgraph.AssumedParallelWarning):
-        expected = arguments(seed)
-    for got, wanted in zip(given, expected, strict=True):
-        np.testing.assert_array_equal(got, wanted, err_msg=file.read_text())
+    check_integers(rig, tmp_path / f"rows{seed}.py", program(seed), lambda: arguments(seed), fuse=fuse)
 
 
 def test_the_generator_makes_all_kinds(tmp_path):
-    made = []
-    for seed in range(60):
-        file = tmp_path / f"rows{seed}.py"
-        file.write_text(program(seed))
-        try:
-            made.append(str(qgraph.kernel(fuse=True, backend="cuda")(found(file)).plan(*arguments(seed))))
-        except (qgraph.QGraphError, qgraph.AssumedParallelWarning):
-            continue
+    plans = (fused_plan(tmp_path / f"rows{seed}.py", program(seed), lambda: arguments(seed)) for seed in range(60))
+    made = [plan for plan in plans if plan != "refused"]
     assert len(made) > 30
     assert all(any(kind in text for text in made) for kind in KINDS)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import qgraph
 from tests.conftest import thorough
+from tests.properties.written import found
 
 ROWS, COLUMNS = 7, 9
 # What a program did, so that the generator is seen to make all kinds.
@@ -65,15 +63,6 @@ def program(seed: int) -> str:
 def arrays(dtype: str) -> tuple[np.ndarray, ...]:
     rng = np.random.default_rng(5)
     return tuple(rng.integers(-3, 4, (ROWS, COLUMNS)).astype(dtype) for _ in range(3))
-
-
-def found(module_file: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(module_file.stem, module_file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.kernel
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

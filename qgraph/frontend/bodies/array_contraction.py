@@ -17,7 +17,8 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement
 from qgraph.ir.program import parts_of as parts_of_program
-from qgraph.ir.trees import at_place, call_of, load, parts_of, with_names
+from qgraph.ir.renaming import in_one_array
+from qgraph.ir.trees import at_place, call_of, parts_of
 from qgraph.source import copied
 
 # Ends the name of a number that is an element of the array before it.
@@ -96,15 +97,9 @@ def _in_one_array(unit: ProgramBuilder, task: Task, own: Set[str], moving: Set[s
             break
     else:
         return task
-    body = tuple(with_names(copied(each), {name: load(target)}) for each in task.body)
-    sections = {array: parts for array, parts in task.sections.items() if array not in (name, target)}
-    joined = tuple(replace(each, effects=_renamed(each.effects, name, target)) for each in task.joined)
-    unit.judged[task.name] = replace(unit.judged[task.name], body=list(body))
-    return replace(task, body=body, effects=_renamed(task.effects, name, target), sections=sections, joined=joined)
-
-
-def _renamed(effects: Effects, name: str, target: str) -> Effects:
-    return Effects(*(frozenset(target if each == name else each for each in some) for some in (effects.reads, effects.writes)))
+    task = in_one_array(task, name, target)
+    unit.judged[task.name] = replace(unit.judged[task.name], body=list(task.body))
+    return task
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.functions import Function
 from qgraph.ir.program import NUMBER, Branch, Effects, Loop, Selection, Statement, Task, TaskStatement, effects_of, tasks_of
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, nodes_of, words_of
-from qgraph.ir.trees import at_place, call_of, parts_of, stored
+from qgraph.ir.trees import RANGE, at_place, counted_loop, parts_of
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
 from qgraph.source import copied
@@ -31,7 +31,6 @@ from qgraph.source import copied
 # How many statements a loop looks back.
 _FARTHEST = 32
 _PRINTED = frozenset({"_printed"})
-_RANGE = "_range"
 _STRENGTH = ("assumed", "dependent", "asserted", "independent")
 
 
@@ -207,11 +206,11 @@ def _by_rows(task: Task, facts: LoopFacts, other: Task) -> tuple[Task, LoopFacts
     counted = constant_of(last.start) == 0 and constant_of(last.step) == 1
     if len(axes) != len(other.axes) or not axes or not plain or not counted or not _has_loop(other) or _has_loop(task):
         return task, facts
-    if not all(_is_along(each, last.variable) for each in task.body) or task.names.get(_RANGE, range) is not range:
+    if not all(_is_along(each, last.variable) for each in task.body) or task.names.get(RANGE, range) is not range:
         return task, facts
-    items = call_of(_RANGE, ast.Constant(0), copied(last.count), ast.Constant(1))
-    loop = at_place(ast.For(stored(last.variable), items, list(task.body), []), task.body[0])
-    names = {**task.names, _RANGE: range}
+    inside = counted_loop(last.variable, ast.Constant(0), copied(last.count), ast.Constant(1), list(task.body))
+    loop = at_place(inside, task.body[0])
+    names = {**task.names, RANGE: range}
     facts = replace(facts, axes=facts.axes[:-1], body=[loop], names=names)
     return replace(task, axes=tuple(axes), body=(loop,), names=names), facts
 

@@ -44,12 +44,11 @@ from qgraph.ir.program import (
 )
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, nodes_of, words_of
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import assign, at_place, call_of, load, parsed, stored, with_names
+from qgraph.ir.trees import RANGE, assign, at_place, counted_loop, load, parsed, with_names
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import copied
 
-_RANGE = "_range"
 _NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
 
 
@@ -106,7 +105,7 @@ class _Interchanger:
         merged = _Merged(self._unit, loops[0], moving)
         for task in tasks:
             merged.add(task)
-        if merged.names.setdefault(_RANGE, range) is not range:
+        if merged.names.setdefault(RANGE, range) is not range:
             return None
         registers = Registers(self._unit, [axis.variable for axis in loops[0].axes], own)
         merged.body = registers.promoted(merged.body)
@@ -184,7 +183,7 @@ class _Interchanger:
             return None
         start, step, count = self._range(loop)
         stop = ast.BinOp(copied(start), ast.Add(), ast.BinOp(count, ast.Mult(), copied(step)))
-        turns = ast.For(stored(merged.name_of(variable)), call_of(_RANGE, start, stop, step), merged.body, [])
+        turns = counted_loop(merged.name_of(variable), start, stop, step, merged.body)
         return self._judged(loop, merged, [at_place(turns, merged.body[-1])], space, registers, [])
 
     def _range(self, loop: Loop) -> tuple[ast.expr, ast.expr, ast.expr]:
@@ -317,7 +316,7 @@ class _Merged:
         self._moving = moving
         # The numbers that change from turn to turn, by the names that they have been given.
         self._read: set[tuple[str, Slot]] = set()
-        self._taken = ReservedNames(frozenset({_RANGE, *unit.leaves, *(value.name for value in unit.host_values)}), {})
+        self._taken = ReservedNames(frozenset({RANGE, *unit.leaves, *(value.name for value in unit.host_values)}), {})
 
     def name_of(self, slot: Slot) -> str:
         """What a number that changes from turn to turn is called between the bodies."""

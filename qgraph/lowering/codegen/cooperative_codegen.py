@@ -16,13 +16,14 @@ from qgraph.lowering.codegen.cooperative_rows import (
     IDEMPOTENT,
     STARTS,
     CooperativeLoop,
+    elements_stored,
     is_innermost,
     is_natural,
     stored_in,
-    stores_in,
     with_rest,
 )
 from qgraph.lowering.codegen.generated_names import CASTS, Dtypes, Globals, Statements, generated, indented, walk
+from qgraph.lowering.codegen.purity import PLACES
 from qgraph.lowering.codegen.reduction_codegen import applied
 from qgraph.lowering.codegen.task_codegen import product, prologue, replace_continue, unravel
 from qgraph.operations import intrinsics
@@ -34,8 +35,6 @@ _AT_ONCE = 4
 _NARROWED = (("_inside", "_max(_inside, 0)"), ("_stop", "_max(_stop, 0)"), ("_lanes", "_lanes"))
 # A longer body is run once at a time: it has operations enough, and there would be several copies of it.
 _LIGHT = 200
-# What the place of an element is made of where nothing but numbers decides it.
-_PLACE = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
 def lane_names() -> Globals:
@@ -105,7 +104,7 @@ def _together(statements: Statements, loops: Iterator[CooperativeLoop]) -> list[
             shared = next(loops)
             shares = _shares(statement, shared)
             result += _in_turn(shares) if shared.stored else shares
-        elif stores_in([statement]):
+        elif elements_stored([statement]):
             result += _in_turn(generated("if _cuda.threadIdx.x == 0 and _place == _t:", "    statement", statement=[statement]))
         else:
             result.append(statement)
@@ -222,7 +221,7 @@ class _HoistedLoads(ast.NodeTransformer):
         # An array, or a tuple that was there before the loop.
         known = isinstance(node.value, ast.Name) and node.value.id not in self._stored
         alone = self._variable in names and not names & self._stored and isinstance(node.ctx, ast.Load)
-        if not (known and alone and all(isinstance(part, _PLACE) for part in parts)):
+        if not (known and alone and all(isinstance(part, PLACES) for part in parts)):
             self.generic_visit(node)
             return node
         same = (name for name, load in self.loads.items() if ast.dump(load) == ast.dump(node))

@@ -26,7 +26,7 @@ from qgraph.ir.trees import names_in, parts_of
 from qgraph.ir.update_patterns import Combining
 from qgraph.lowering.codegen.generated_names import Globals, Statements, walk
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
-from qgraph.lowering.codegen.purity import Array, Impure, names_stored, purity_analysis
+from qgraph.lowering.codegen.purity import PLACES, Array, Impure, names_stored, purity_analysis
 from qgraph.lowering.codegen.task_codegen import has_loops, operations
 from qgraph.operations import intrinsics
 from qgraph.operations.intrinsics import U32_LIMIT
@@ -38,8 +38,6 @@ IDEMPOTENT = frozenset({"min", "max", "&", "|"})
 STARTS = {"+": "_empty_sum", "^": "_empty_sum", "*": "_empty_product"}
 _OPERATORS = (*STARTS, *IDEMPOTENT)
 _LEAVES = (ast.Return, ast.Break, ast.Continue)
-# What the place of an element is made of where nothing but numbers decides it.
-_NUMBERS = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +99,8 @@ class _Sharing:
         before, after = with_rest(self._task.body)
         if self._has_loops(after) or not self._block(before, _asked_for(after), last=True):
             return ()
-        # Nobody would ask for what is combined.
-        wasted = self._shared[-1:] and self._shared[-1].accumulators and not after
+        # Nobody would ask for what the last one combines.
+        wasted = not after and any(each.accumulators for each in self._shared[-1:])
         return () if wasted or self._disturbed() else tuple(self._shared)
 
     def _has_loops(self, statements: Statements) -> bool:
@@ -116,7 +114,7 @@ class _Sharing:
             later = statements[at + 1 :]
             if not isinstance(statement, ast.For):
                 # Lanes meet where one of them stores, and so not where only some may come.
-                hidden = isinstance(statement, ast.If) and stores_in([statement])
+                hidden = isinstance(statement, ast.If) and elements_stored([statement])
                 if hidden or self._has_loops([statement]):
                     return False
                 self._looking.inside(self._without_stores([statement]))
@@ -147,7 +145,7 @@ class _Sharing:
         assert isinstance(loop.target, ast.Name)
         variable = loop.target.id
         self._looking.inside(self._without_stores(loop.body))
-        stores = stores_in(loop.body)
+        stores = elements_stored(loop.body)
         carried = _carried(loop, used)
         if variable in used | stored_in(loop.body) | carried or ast.unparse(bounds[2]) != "1":
             return False
@@ -249,7 +247,7 @@ class _WithoutStores(ast.NodeTransformer):
         return node
 
 
-def stores_in(statements: Statements) -> list[ast.Subscript]:
+def elements_stored(statements: Statements) -> list[ast.Subscript]:
     """The elements of arrays that statements store in."""
     return [node for node in walk(statements) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
 
@@ -261,7 +259,7 @@ def is_natural(node: ast.expr) -> bool:
 
 def _is_fixed(place: ast.expr, changing: frozenset[str]) -> bool:
     """Whether a place is made of numbers alone, and of none of the names ``changing``."""
-    return all(isinstance(node, _NUMBERS) for node in ast.walk(place)) and not names_in(place) & changing
+    return all(isinstance(node, PLACES) for node in ast.walk(place)) and not names_in(place) & changing
 
 
 def _is_narrow(bound: ast.expr, types: Mapping[str, ArrayType | ScalarType]) -> bool:

@@ -24,6 +24,8 @@ _NOTHING: Reads = frozenset()
 
 # Numbers that are made of others.
 _COMPOUND = (ast.BinOp, ast.UnaryOp, ast.NamedExpr, ast.BoolOp, ast.Tuple, ast.Compare, ast.IfExp)
+# What the place of an element is made of where nothing but numbers decides it: it is the same if no name in it is assigned.
+PLACES = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 _OF_ARRAYS = ("shape", "size", "ndim")
 _OF_NUMBERS = ("real", "imag")
 

@@ -14,13 +14,11 @@ from dataclasses import dataclass, field, replace
 from qgraph.ir.program import Program, Task
 from qgraph.ir.trees import names_in
 from qgraph.lowering.codegen.generated_names import Statements
-from qgraph.lowering.codegen.purity import Impure, PurityAnalysis, Reads, names_stored, purity_analysis
+from qgraph.lowering.codegen.purity import PLACES, Impure, PurityAnalysis, Reads, names_stored, purity_analysis
 from qgraph.source import copied
 
 # The most values that wait in registers.
 _MOST = 16
-# What an index may be made of that is computed at the end of a run: it is the same there if no name in it is assigned.
-_STEADY = (ast.Name, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 
 
 def with_stores_last(program: Program, task: Task, changing: Iterable[str]) -> Task:
@@ -119,7 +117,7 @@ class _Rewriter:
                 value = ast.copy_location(ast.BinOp(load, operator, added), statement)
             case _:
                 return None
-        steady = all(isinstance(node, _STEADY) for node in ast.walk(target.slice))
+        steady = all(isinstance(node, PLACES) for node in ast.walk(target.slice))
         if not steady or names_in(target) & names_stored(statement):
             return None
         return _Store(statement, target, self._looking.arrays[name].leaves, value, self._looking.reads(value))

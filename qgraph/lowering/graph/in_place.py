@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from qgraph.ir.program import Effects, Task
-from qgraph.source import copied
+from qgraph.ir.program import Task
+from qgraph.ir.renaming import in_one_array
+from qgraph.ir.trees import parts_of
 
 
 def element_filled(task: Task) -> tuple[str, frozenset[str]]:
@@ -20,16 +21,16 @@ def element_filled(task: Task) -> tuple[str, frozenset[str]]:
     if task.block is not None:
         return nothing
     match task.body:
-        case [*_, ast.Assign(targets=[ast.Subscript(ast.Name(target), index)])]:
-            own = ast.unparse(index)
+        case [*_, ast.Assign(targets=[ast.Subscript(ast.Name(target)) as filled])]:
+            own = ast.unparse(filled.slice)
         case _:
             return nothing
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
     variables = sorted(axis.variable for axis in task.axes)
-    if sorted(map(ast.unparse, parts)) != variables:
+    if sorted(map(ast.unparse, parts_of(filled))) != variables:
         return nothing
     named, taken = Counter[str](), Counter[str]()
-    for node in _nodes((*task.body, *(bound for axis in task.axes for bound in (axis.start, axis.step, axis.count)))):
+    bounds = (bound for axis in task.axes for bound in (axis.start, axis.step, axis.count))
+    for node in (node for tree in (*task.body, *bounds) for node in ast.walk(tree)):
         match node:
             case ast.Name(name):
                 named[name] += 1
@@ -49,17 +50,5 @@ def in_place(task: Task, memory: Mapping[str, str], paths: Mapping[str, str]) ->
         return task
     target, _ = element_filled(task)
     (old,) = (name for name in touched - {target} if memory.get(name, name) == memory.get(target, target))
-    body = copied(list(task.body))
-    for node in _nodes(body):
-        if isinstance(node, ast.Name) and node.id == old:
-            node.id = target
-    effects = Effects(task.effects.reads - {old} | {target}, task.effects.writes - {old})
-    sections = {name: parts for name, parts in task.sections.items() if name not in (old, target)}
-    if task.sections.keys() >= {old, target}:
-        sections[target] = tuple(replace(each, array=target) for name in (target, old) for each in task.sections[name])
     note = "; ".join(filter(None, (task.note, f"in the memory of `{paths[old]}`")))
-    return replace(task, body=tuple(body), effects=effects, sections=sections, note=note)
-
-
-def _nodes(trees: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    return (node for tree in trees for node in ast.walk(tree))
+    return replace(in_one_array(task, old, target), note=note)

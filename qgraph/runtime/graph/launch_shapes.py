@@ -127,7 +127,7 @@ def threads_per_row(
         useful = warp if most is None else min(warp, most // iterations)
         while lanes < useful and 2 * (lanes * _INSIDE) ** 2 < inside**2:
             lanes *= 2
-        while warp <= lanes and 2 * lanes <= min(widest, enough // iterations, inside // _MANY_INSIDE):
+        while lanes >= WARP and 2 * lanes <= min(widest, enough // iterations, inside // _MANY_INSIDE):
             lanes *= 2
         threads = max(threads, lanes)
     if lanes > 1 and -(-iterations // (threads // lanes)) > MAX_GRID:

@@ -177,6 +177,8 @@ def test_few_long_rows_have_several_warps(iterations, inside, lanes):
     assert (shape.threads, shape.threads_down) == (lanes, threads // lanes)
     assert shape.blocks == -(-iterations // shape.threads_down)
     assert threads_per_row(iterations, inside, 256, enough=8192, widest=256).threads == min(lanes, 256)
+    # Of those whose neighbours read the same sectors no more are wanted.
+    assert threads_per_row(iterations, inside, 256, 8, enough=8192, widest=1024).threads == 8
 
 
 def test_what_no_launch_holds_is_not_shared():
