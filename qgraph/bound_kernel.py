@@ -39,11 +39,13 @@ class _Kernel(Protocol):
 
     def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation: ...
 
-    def _executable(self, specialisation: Specialisation) -> Executable: ...
+    def _executable(self, specialisation: Specialisation, call: Call) -> Executable: ...
 
     def _run(self, values: tuple[Any, ...]) -> Any: ...
 
-    def _recover(self, error: CudaError, variant: Variant | None = None) -> None: ...
+    def _recover(self, error: CudaError, variant: Variant) -> None: ...
+
+    def close_executables(self, variant: Variant | None = None) -> None: ...
 
 
 class Bound(Generic[Result]):
@@ -204,7 +206,12 @@ class _Arguments:
         self.specialisation = kernel._specialisation(self._variant, self._aliases)
         if self.specialisation.returns_arrays:
             return self._launch_anew_each_time
-        self.executable = kernel._executable(self.specialisation)
+        self.executable = kernel._executable(self.specialisation, self.call)
+        if not self.specialisation.fits(self.call):
+            # It was built for another call, of arrays with one shape.
+            self._variant.equal_extents = False
+            kernel.close_executables(self._variant)
+            return self.launcher()
         again = self.specialisation.again(self.executable, self.call, held=True)
         if again is None:
             run = functools.partial(_launch_as_bound, self.executable, self.call)

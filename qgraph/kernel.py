@@ -25,7 +25,7 @@ from qgraph.pickling import ByName
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import give_back, with_steps
-from qgraph.runtime.values.prepared_call import CHANGED
+from qgraph.runtime.values.prepared_call import CHANGED, Call
 from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code, streams_of
 from qgraph.stack import hide_frames, raises_to_user
 
@@ -230,42 +230,42 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             specialisation = self._specialisation(variant, aliases)
         call = specialisation.call(leaves, stream)
         try:
-            numbers = (specialisation.executable or self._executable(specialisation, stream)).launch(call)
-        except StreamCaptured:
-            self._ran.specialisation = specialisation.capture(call)
-            return specialisation, call, None
+            numbers = self.run_prepared(specialisation, call)
         except CudaError as error:
             self._recover(error, variant)
             specialisation = self._specialisation(variant, aliases)
             call = specialisation.call(leaves, stream)
-            numbers = self._executable(specialisation).launch(call)
-        self._ran.specialisation = specialisation
+            numbers = self.run_prepared(specialisation, call)
         if given is not None and specialisation.returns_arrays:
             # What is copied to the host is there only after the launch is in order with other streams.
             return specialisation, call, functools.partial(specialisation.result, numbers, call, given)
         return specialisation, call, specialisation.result(numbers, call)
 
-    def _recover(self, error: CudaError, variant: Variant | None = None) -> None:
-        """After the primary context was reset, everything is built anew; any other failure is the caller's to see.
+    def run_prepared(self, specialisation: Specialisation, call: Call) -> tuple[Any, ...] | None:
+        """Launch a call of ``specialisation``, and build it at first; under capture its nodes are added instead."""
+        try:
+            numbers = (specialisation.executable or self._executable(specialisation, call)).launch(call)
+        except StreamCaptured:
+            self._ran.specialisation = specialisation.capture(call)
+            return None
+        self._ran.specialisation = specialisation
+        return numbers
 
-        What another thread evicted or cleared meanwhile is built anew, too, and what cannot tell apart the elements of arrays
-        that ``variant`` got.
+    def _recover(self, error: CudaError, variant: Variant) -> None:
+        """Make way for what is built anew: what is gone, or takes for granted what does not hold of arrays of ``variant``.
+
+        Any other failure is the caller's to see.
         """
-        from qgraph.runtime.driver.driver import ContextLost, ExecutableClosed, NeedsIndex64
+        from qgraph.runtime.driver.driver import ContextLost, ExecutableClosed, NeedsIndex64, NeedsOwnExtents
 
-        if isinstance(error, ExecutableClosed):
-            return
-        if isinstance(error, NeedsIndex64) and variant is not None:
-            with self._lock:
-                variant.index64 = True
-                self._forget_calls()
-                for specialisation in self._specialisations.values():
-                    if specialisation.variant is variant and not specialisation.index64:
-                        self._retire(specialisation)
-            return
-        if not isinstance(error, ContextLost):
+        variant.index64 |= isinstance(error, NeedsIndex64)
+        variant.equal_extents &= not isinstance(error, NeedsOwnExtents)
+        if isinstance(error, (NeedsIndex64, NeedsOwnExtents)):
+            self.close_executables(variant)
+        elif isinstance(error, ContextLost):
+            self.close_executables()
+        elif not isinstance(error, ExecutableClosed):
             raise error
-        self._close_executables()
 
     def _forget_calls(self) -> None:
         """No argument was seen before."""
@@ -354,30 +354,30 @@ class Kernel(ByName, Introspection[Parameters, Result]):
                 self._forget_unused(oldest.variant)
             return found
 
-    def _executable(self, specialisation: Specialisation, stream: int = 0) -> Executable:
-        executable = specialisation.executable
-        if executable is not None:
-            return executable
-        if stream:
-            specialisation.variant.streams.before_building(specialisation.variant.device, stream)
+    def _executable(self, specialisation: Specialisation, call: Call) -> Executable:
+        """That of ``specialisation``, built for ``call`` at first."""
+        if call.stream and specialisation.executable is None:
+            specialisation.variant.streams.before_building(specialisation.variant.device, call.stream)
         with specialisation.lock:
-            if specialisation.executable is None:
-                executable = specialisation.build()
+            executable = specialisation.executable
+            if executable is None:
+                executable = specialisation.build(call)
                 with self._lock:
                     self._counts.compilations += 1
                     self._counts.graph_builds += 1
-                return executable
-            return specialisation.executable
+            return executable
 
     def _retire(self, specialisation: Specialisation) -> None:
         self._counts.add(specialisation.executable)
         specialisation.close()
 
-    def _close_executables(self) -> None:
+    def close_executables(self, variant: Variant | None = None) -> None:
+        """Close all, or those of ``variant`` that are outdated; they are built anew when they are called."""
         with self._lock:
             self._forget_calls()
             for specialisation in self._specialisations.values():
-                self._retire(specialisation)
+                if variant is None or (specialisation.variant is variant and specialisation.outdated):
+                    self._retire(specialisation)
 
     def _leave_graphs_behind(self) -> None:
         """In a child process: graphs are the parent's, and nothing of them may be touched."""
@@ -424,7 +424,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             for profiled in self._profiled.values():
                 profiled.clear_cache()
             self._reads_disk = False
-            self._close_executables()
+            self.close_executables()
             self._specialisations.clear()
             if self._variants:
                 forget_code()
@@ -454,7 +454,7 @@ def reset() -> None:
     Call it after the primary context was destroyed by somebody else, or to give all device memory back.
     """
     for kernel_ in list(_KERNELS):
-        kernel_._close_executables()
+        kernel_.close_executables()
     from qgraph.runtime.arguments.streams import reset_devices
 
     reset_devices()

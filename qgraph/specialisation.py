@@ -14,6 +14,7 @@ from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError, CudaError, PerformanceWarning
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
+from qgraph.ir.artifacts import ANY_EXTENTS, Extents, equal_shapes
 from qgraph.ir.blocks import MOST_SHARED
 from qgraph.ir.global_arrays import GlobalArray, Namespace
 from qgraph.ir.plan import GraphPlan
@@ -22,6 +23,7 @@ from qgraph.ir.program import Branch, Loop, Program, node_statements
 from qgraph.nodes.kind import statement_kind
 from qgraph.options import Options
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
+from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import stepping_leaves
 from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
@@ -144,8 +146,10 @@ class Variant:
         self._rings = rings
         # Whether code that another process compiled may be used.
         self.reads_disk = reads_disk
-        # Whether an array came that has more elements than the code for most arrays can tell apart (``CudaPlan.index64``).
+        # Whether an array came that has more elements than the code for most arrays can tell apart (``Extents.index64``).
         self.index64 = False
+        # Whether arrays of one shape in the first call were so in all calls since (``Extents.equal``).
+        self.equal_extents = True
         # The module that knows the streams of calls; only the cuda backend may import it.
         self.streams: Any = importlib.import_module("qgraph.runtime.arguments.streams") if backend == "cuda" and runs else None
         if backend == "cpu":
@@ -263,8 +267,8 @@ class Specialisation:
         self.host_values = HostValues(program).of if own else variant.host_values
         self.executable: Executable | None = None
         self._launched: LastLaunch | None = None
-        # Whether the executable is for arrays with more elements than most have, as ``variant.index64`` was when it was built.
-        self.index64 = False
+        # What the code of the executable takes for granted.
+        self._extents = ANY_EXTENTS
         # What the kernel returns, from the numbers of a launch.
         self.value: Callable[[tuple[Any, ...] | None], Any] = assembler(self.plan.program.result)
         self.lock = forks.lock()
@@ -313,15 +317,34 @@ class Specialisation:
         assert result is not None
         return with_arrays(result, numbers, dict(zip(self._returned.names, made, strict=True)))
 
-    def build(self) -> Executable:
-        """Compile, and make the executable of the path that fits."""
+    def build(self, call: Call) -> Executable:
+        """Compile, and make the executable of the path that fits ``call``, and others."""
         variant = self.variant
         if variant.backend != "cuda":
             refuse_cuda_only(self.plan.program, variant.backend)
-        index64 = variant.index64
-        executable = _EXECUTABLES[variant.backend](self.plan, variant, index64)
-        self.index64, self.executable = index64, executable
+        equal = equal_shapes(self._shapes(call)) if variant.equal_extents and variant.backend == "cuda" else ()
+        extents = Extents(variant.index64, equal)
+        executable = _EXECUTABLES[variant.backend](self.plan, variant, extents)
+        self._extents, self.executable = extents, executable
         return executable
+
+    @property
+    def outdated(self) -> bool:
+        """Whether its code takes for granted what did not hold of arrays that came since."""
+        granted = self._extents
+        return self.variant.index64 > granted.index64 or bool(granted.equal) > self.variant.equal_extents
+
+    def fits(self, call: Call) -> bool:
+        """Whether arrays have one shape that the code takes to have one."""
+        return not self._extents.equal or self._extents.fit(self._shapes(call))
+
+    def _shapes(self, call: Call) -> dict[str, tuple[int, ...]]:
+        """The shapes of all arrays by leaf: what was passed, what is returned, and temporaries."""
+        program = self.plan.program
+        arrays = zip((*program.leaves, *(each.leaf for each in program.returned)), call.values, strict=True)
+        found = {leaf.name: value.shape for leaf, value in arrays if isinstance(value, ArrayView)}
+        own = Temporaries(program)
+        return found | {name: shape for name, (shape, _) in zip(own.names, own.shapes(call.host), strict=True)}
 
     @property
     def launched(self) -> LastLaunch | None:
@@ -386,21 +409,21 @@ def forget_code() -> None:
         numba_cpu.forget()
 
 
-def _cpu(plan: GraphPlan, variant: Variant, _index64: bool) -> Executable:
+def _cpu(plan: GraphPlan, variant: Variant, _extents: Extents) -> Executable:
     from qgraph.lowering.compile import compile_cpu
     from qgraph.runtime.executors.cpu import CpuExecutable
 
     return CpuExecutable(compile_cpu(plan, variant.options, read=variant.reads_disk))
 
 
-def _simulator(plan: GraphPlan, variant: Variant, _index64: bool) -> Executable:
+def _simulator(plan: GraphPlan, variant: Variant, _extents: Extents) -> Executable:
     from qgraph.lowering.compile import compile_simulator
     from qgraph.runtime.executors.simulator import SimulatorExecutable
 
     return SimulatorExecutable(compile_simulator(plan))
 
 
-def _cuda(plan: GraphPlan, variant: Variant, index64: bool) -> Executable:
+def _cuda(plan: GraphPlan, variant: Variant, extents: Extents) -> Executable:
     from qgraph.lowering.compile import compile_cuda
     from qgraph.runtime.driver import driver
     from qgraph.runtime.executors.graph import CudaGraphExecutable
@@ -409,7 +432,7 @@ def _cuda(plan: GraphPlan, variant: Variant, index64: bool) -> Executable:
 
     device = driver.device(variant.device)
     options = variant.options
-    compiled = compile_cuda(plan, device.capability, options, index64=index64, read=variant.reads_disk)
+    compiled = compile_cuda(plan, device.capability, options, extents=extents, read=variant.reads_disk)
     block = options.block_size
     graph = functools.partial(CudaGraphExecutable, compiled, device, block_size=block)
     host = functools.partial(CudaHostLoopExecutable, compiled, device, block_size=block)

@@ -366,7 +366,7 @@ def install_played() -> Driver:
     from numba import config
 
     from qgraph import specialisation
-    from qgraph.ir.artifacts import CudaPlan
+    from qgraph.ir.artifacts import ANY_EXTENTS, CudaPlan
     from qgraph.lowering import compile as lowering
     from qgraph.lowering.numba_backend import cuda_simulator
     from qgraph.operations import intrinsics
@@ -384,9 +384,9 @@ def install_played() -> Driver:
     def simulated_value(value, *rest):
         return simulated.set_condition if value is intrinsics.set_condition else plainly(value, *rest)
 
-    def compile_cuda(plan, capability, options, *, index64=False, read=True):
+    def compile_cuda(plan, capability, options, *, extents=ANY_EXTENTS, read=True):
         # The same plan is built again and again.
-        key = plan.program.name, options, index64
+        key = plan.program.name, options, extents
         if key not in known:
             made = lowering.compile_simulator(plan)
             # Not the plan, which holds the recorded graphs that are called in it.
@@ -397,7 +397,7 @@ def install_played() -> Driver:
         played.codes[cubin] = types.SimpleNamespace(kernels=compiled.kernels, codes=compiled.codes)
         filled = {node.task.name for node in plan.nodes if node.task is not None and node.what is not None and options.graph}
         codes = {name: code for name, code in compiled.codes.items() if name not in filled}
-        return CudaPlan(plan, codes, {}, cubin, capability, True, compiled.dtypes, compiled.block, index64=index64)
+        return CudaPlan(plan, codes, {}, cubin, capability, True, compiled.dtypes, compiled.block, extents=extents)
 
     verify = kernels.verify_layout
 

@@ -181,11 +181,7 @@ def _run(call: CustomCall, *, on_device: bool) -> None:
     arrays = map(array_of, call.arguments)
     items = [next(arrays) if item is None else item for item in site.parts.items]
     made = [adopt(array_of(memory), "the array that is returned") for memory in call.results]
-    try:
-        _launch(site.kernel, site.parts.filled(items), made, stream, on_device=on_device)
-    except CudaError as error:
-        site.kernel._recover(error, None)
-        _launch(site.kernel, site.parts.filled(items), made, stream, on_device=on_device)
+    _launch(site.kernel, site.parts.filled(items), made, stream, on_device=on_device)
 
 
 def _launch(kernel: Any, values: tuple[Any, ...], made: list[Any], stream: int, *, on_device: bool) -> None:
@@ -196,7 +192,14 @@ def _launch(kernel: Any, values: tuple[Any, ...], made: list[Any], stream: int, 
             f"the kernel runs on the {variant.backend} backend, and JAX on {'a GPU' if on_device else 'the CPU'}",
             hint="let both run in one place, by jax.default_device or qgraph.set_backend",
         )
-    specialisation = kernel._specialisation(variant, () if simple else variant.check(leaves))
-    call = Call((*leaves, *made), specialisation.host_values(leaves), stream)
-    (specialisation.executable or kernel._executable(specialisation, stream)).launch(call)
-    kernel._ran.specialisation = specialisation
+    aliases = () if simple else variant.check(leaves)
+
+    def launch() -> None:
+        specialisation = kernel._specialisation(variant, aliases)
+        kernel.run_prepared(specialisation, Call((*leaves, *made), specialisation.host_values(leaves), stream))
+
+    try:
+        launch()
+    except CudaError as error:
+        kernel._recover(error, variant)
+        launch()

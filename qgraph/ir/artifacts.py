@@ -142,6 +142,46 @@ class TaskCode:
 
 
 @dataclass(frozen=True, slots=True)
+class Extents:
+    """What CUDA code takes for granted of the extents of arrays of several dimensions; a launch of others is refused.
+
+    ``index64``: they may have ``intrinsics.U32_LIMIT`` elements or more: their places have 64 bits. ``equal``: groups of leaves
+    of one shape, of which a kernel reads one's extents: it computes the place of ``i, j`` once for all of them.
+    """
+
+    index64: bool = False
+    equal: tuple[tuple[str, ...], ...] = ()
+
+    def fit(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Whether leaves of these shapes are as equal as the code takes them to be."""
+        return all(len({shapes[name] for name in group}) == 1 for group in self.equal)
+
+    def same(self, code: TaskCode) -> tuple[int, ...]:
+        """For each parameter of a kernel the first one that has its extents, whichever leaves they are in a copy."""
+        groups = {name: number for number, group in enumerate(self.equal) for name in group}
+        first: dict[int, int] = {}
+        found = []
+        for index, parameter in enumerate(code.parameters):
+            leaves = dict(code.arrays).get(parameter.name, (parameter.name,)) if parameter.kind == "leaf" else ()
+            among = {groups.get(leaf) for leaf in leaves}
+            group = among.pop() if len(among) == 1 else None
+            found.append(index if group is None else first.setdefault(group, index))
+        return tuple(found)
+
+
+# Of an array's own, and with fewer elements than that: what holds of any but the largest.
+ANY_EXTENTS = Extents()
+
+
+def equal_shapes(shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[str, ...], ...]:
+    """The names, by groups, whose shapes are the same and have several dimensions."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, shape in shapes.items():
+        groups.setdefault(shape, []).append(name)
+    return tuple(tuple(group) for shape, group in groups.items() if len(shape) > 1 and len(group) > 1)
+
+
+@dataclass(frozen=True, slots=True)
 class CudaPlan:
     """A plan compiled for one compute capability. ``cubin`` holds every task under its entry name."""
 
@@ -158,8 +198,7 @@ class CudaPlan:
     block: str = ""
     # By entry name, which of a kernel's parameters it has, counting each part of an array: those that it reads.
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # Whether arrays of several dimensions may have ``intrinsics.U32_LIMIT`` elements or more: their places have 64 bits.
-    index64: bool = False
+    extents: Extents = ANY_EXTENTS
     # Whether it was read off the disk as a whole; and why it could not be kept there, where it could not.
     from_disk: bool = field(default=False, compare=False)
     unkept: str = field(default="", compare=False)

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from qgraph.ir.artifacts import TILE_HEIGHT, WARP, CpuPlan, CudaPlan, SimulatedKernel, SimulatorPlan, TaskCode
+from qgraph.ir.artifacts import (
+    ANY_EXTENTS,
+    TILE_HEIGHT,
+    WARP,
+    CpuPlan,
+    CudaPlan,
+    Extents,
+    SimulatedKernel,
+    SimulatorPlan,
+    TaskCode,
+)
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan
 from qgraph.ir.program import Program
@@ -132,7 +142,7 @@ class _PtxCompiler:
     dtypes: Dtypes
     saved: ArtifactCache | None
     threads: CompileThreads
-    index64: bool = False
+    extents: Extents = ANY_EXTENTS
 
     def all(self, without: Set[str]) -> tuple[dict[str, TaskCode], dict[str, str]]:
         """The kernels and their PTX by name."""
@@ -143,7 +153,7 @@ class _PtxCompiler:
         for index, name, code, function in _kernels(self.plan, "numba.cuda", self.dtypes, without):
             # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
             waits_last = index in row
-            twin = compiled.setdefault((_twin(code, function), waits_last), code)
+            twin = compiled.setdefault((_twin(code, function), self.extents.same(code), waits_last), code)
             if twin is code:
                 block_size = BLOCK_THREADS if index is None else self._block_size(code)
                 texts[name] = self._ptx(code, function, block_size, waits_last=waits_last)
@@ -171,7 +181,8 @@ class _PtxCompiler:
             # Blocks of tiles are no smaller than one, and those that combine values are whole warps.
             "launch_bound": max(block_size, WARP if combines else TILE_HEIGHT) if block_size is not None else None,
             "constant": tuple(parameter.name in code.constant for parameter in code.parameters),
-            "index64": self.index64,
+            "index64": self.extents.index64,
+            "extents": self.extents.same(code),
             "waits_last": waits_last,
         }
         known = saved.ptx(code, function, settings) if saved is not None else None
@@ -210,14 +221,14 @@ def _scalar_types(plan: GraphPlan) -> dict[str, str]:
 
 @compiling
 def compile_cuda(
-    plan: GraphPlan, capability: tuple[int, int], options: Options, *, index64: bool = False, read: bool = True
+    plan: GraphPlan, capability: tuple[int, int], options: Options, *, extents: Extents = ANY_EXTENTS, read: bool = True
 ) -> CudaPlan:
-    """All tasks linked to one cubin, with the device runtime where the toolkit has it; ``index64`` is what ``CudaPlan`` says.
+    """All tasks linked to one cubin, with the device runtime where the toolkit has it, for arrays of such ``extents``.
 
     What the disk has is not compiled again, nor is it looked for unless ``read``; what it lacks is kept there. So whatever
     decides the code must come with the arguments, and be in the keys that ``ArtifactCache`` makes of them.
     """
-    saved = ArtifactCache(plan, capability, options, index64=index64, read=read)
+    saved = ArtifactCache(plan, capability, options, extents, read=read)
     known = saved.plan()
     if known is not None:
         return known
@@ -233,11 +244,11 @@ def compile_cuda(
     filled = {node.task.name for node in plan.nodes if node.task is not None and node.what is not None and options.graph}
     device_runtime = link.device_runtime_path() is not None
     with CompileThreads(lambda: link.CubinLinker(capability, device_runtime=device_runtime)) as threads:
-        codes, texts = _PtxCompiler(plan, capability, options, dtypes, saved, threads, index64).all(filled)
+        codes, texts = _PtxCompiler(plan, capability, options, dtypes, saved, threads, extents).all(filled)
         cubin = threads.cubin()
     kept = {code.entry: parameters_kept(texts[name]) for name, code in codes.items()}
     return saved.keep_plan(
-        CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, _block_of(plan), kept, index64)
+        CudaPlan(plan, codes, texts, cubin, capability, device_runtime, dtypes, _block_of(plan), kept, extents)
     )
 
 

@@ -30,11 +30,11 @@ class WatchedKernel(Kernel[..., Any]):
             ring.launched_on(stream)
         return super()._launch(variant, leaves, simple, stream, given)
 
-    def _executable(self, specialisation: Any, stream: int = 0) -> Any:
+    def _executable(self, specialisation: Any, call: Any) -> Any:
         if specialisation.executable is not None:
             return specialisation.executable
         self.building = time.perf_counter()
         try:
-            return super()._executable(specialisation, stream)
+            return super()._executable(specialisation, call)
         finally:
             self.building = None

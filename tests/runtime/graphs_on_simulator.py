@@ -24,7 +24,7 @@ import qgraph
 from benchmarks import chains
 from qgraph.errors import CudaError
 from qgraph.ir.argument_types import ArrayType
-from qgraph.ir.artifacts import COPIED, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, slots_dtype
+from qgraph.ir.artifacts import ANY_EXTENTS, COPIED, TRIGGERS_FIRST, TRIGGERS_LATER, WAITS_LAST, CudaPlan, Extents, slots_dtype
 from qgraph.lowering.compile import compile_simulator
 from qgraph.lowering.numba_backend import cuda_simulator
 from qgraph.operations import intrinsics
@@ -32,7 +32,7 @@ from qgraph.runtime.driver import arena, native, side_stream
 from qgraph.runtime.driver import driver as cuda_driver
 from qgraph.runtime.driver import memory as cuda_memory
 from qgraph.runtime.driver import stream as cuda_stream
-from qgraph.runtime.driver.driver import NeedsIndex64
+from qgraph.runtime.driver.driver import NeedsIndex64, NeedsOwnExtents
 from qgraph.runtime.executors import base, graph_exec_cache, relaunch, resources
 from qgraph.runtime.executors import graph as cuda_graph
 from qgraph.runtime.executors import unrolled as cuda_unrolled
@@ -412,14 +412,14 @@ class Kernel:
 
     executables = cuda_unrolled.CudaUnrollingExecutable
 
-    def __init__(self, function, *args, index64=False, capability=(9, 0), block_size=8, **options):
+    def __init__(self, function, *args, extents=ANY_EXTENTS, capability=(9, 0), block_size=8, **options):
         self.kernel = self.made(function)
         plan = self.kernel.plan(*args)
         compiled = compile_simulator(plan)
         driver.plan, driver.kernels = compiled, compiled.kernels
         self.plan = plan
         self.host_values = HostValues(plan.program).of
-        made = CudaPlan(plan, compiled.codes, {}, b"", capability, True, compiled.dtypes, index64=index64)
+        made = CudaPlan(plan, compiled.codes, {}, b"", capability, True, compiled.dtypes, extents=extents)
         self.executable = self.executables(made, Device(), block_size=block_size, **options)
 
     def made(self, function):
@@ -877,7 +877,7 @@ def copied(x, y):
 
 def index64():
     """Arrays with more elements than the code can tell apart are refused before anything runs."""
-    kernel_parameters._INDEX64_FROM = 20
+    most, kernel_parameters._INDEX64_FROM = kernel_parameters._INDEX64_FROM, 20
     kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)))
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
     x, y = np.ones((4, 5)), np.full((4, 5), 7.0)
@@ -890,10 +890,27 @@ def index64():
             raise AssertionError("it ran")
     assert (y == 7).all()
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
-    assert not kernel.executable.plan.index64
-    kernel = Plain(copied, x, y, index64=True)
+    assert not kernel.executable.plan.extents.index64
+    kernel = Plain(copied, x, y, extents=Extents(index64=True))
     kernel.agrees(x, y)
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
+    kernel_parameters._INDEX64_FROM = most
+
+
+def equal_extents():
+    """Arrays with shapes of their own are refused before anything runs by code that has one for both."""
+    kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)), extents=Extents(equal=(("x", "y"),)))
+    kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
+    x, y = np.ones((4, 5)), np.full((4, 6), 7.0)
+    for _ in range(2):
+        try:
+            kernel(x, y)
+        except NeedsOwnExtents:
+            pass
+        else:
+            raise AssertionError("it ran")
+    assert (y == 7).all()
+    kernel.agrees(np.ones((3, 5)), np.zeros((3, 5)))
 
 
 def graph_at_first():

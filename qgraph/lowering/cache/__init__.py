@@ -5,7 +5,7 @@ llvmlite; one that finds a CPU plan imports llvmlite, which links the code, and 
 
 | level | key: the toolchain, and | holds | a hit saves |
 | --- | --- | --- | --- |
-| ``plan`` | the plan with its names; options; capability; ``index64`` | code, scalar types, PTX, cubin | everything |
+| ``plan`` | the plan with its names; options; capability; the extents | code, scalar types, PTX, cubin | everything |
 | ``types`` | the program, without its names | types of kernel scalars | type inference |
 | ``answer`` | the source of ``polyhedral/``, and the question of a dependence test | its answer | isl |
 | ``task`` | the generated function, without its names; parameter types; options | PTX | compiling one task |

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from qgraph.ir.argument_types import ArrayType, ScalarType
-from qgraph.ir.artifacts import CudaPlan, Parameter, TaskCode
+from qgraph.ir.artifacts import CudaPlan, Extents, Parameter, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Task
@@ -92,10 +92,10 @@ class ArtifactCache(Cache):
     """That of a CUDA plan."""
 
     def __init__(
-        self, plan: GraphPlan, capability: tuple[int, int], options: Options, *, index64: bool = False, read: bool = True
+        self, plan: GraphPlan, capability: tuple[int, int], options: Options, extents: Extents, *, read: bool = True
     ) -> None:
         super().__init__(read=read)
-        self._plan, self._capability, self._options, self._index64 = plan, capability, options, index64
+        self._plan, self._capability, self._options, self._extents = plan, capability, options, extents
 
     # --- the whole plan ------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class ArtifactCache(Cache):
     # --- keys ----------------------------------------------------------------------------------------------------------
 
     def _plan_key(self) -> str:
-        return self._key("plan", self._plan, lambda: [repr(asdict(self._options)), repr(self._index64), plan_text(self._plan)])
+        return self._key("plan", self._plan, lambda: [repr(asdict(self._options)), repr(self._extents), plan_text(self._plan)])
 
     def _types_key(self) -> str:
         return self._key("types", self._plan, lambda: [types_text(self._plan.program)])
@@ -208,7 +208,7 @@ def linked(ptx: str, capability: tuple[int, int]) -> bytes:
 
 # What a plan's entry has in a form of its own, or does not have.
 _OWN_PLACE = ("plan", "codes", "ptx", "cubin", "from_disk", "unkept")
-_RECORDS: Mapping[str, type[Any]] = {record.__name__: record for record in (Parameter, ArrayType, ScalarType)}
+_RECORDS: Mapping[str, type[Any]] = {record.__name__: record for record in (Parameter, ArrayType, ScalarType, Extents)}
 
 
 def fields_of(record: Any, without: Sequence[str] = ()) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Also the same task as a plain Python kernel for Numba's CUDA simulator, in which
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -225,6 +225,7 @@ def compile_ptx(
     launch_bound: int | None,
     constant: Sequence[bool] = (),
     index64: bool = False,
+    extents: Sequence[int] = (),
     waits_last: bool = False,
 ) -> Callable[[], str]:
     """What gives the PTX of one kernel, whose only visible name is ``entry``. The same text in every process for one source.
@@ -239,7 +240,8 @@ def compile_ptx(
         capability: the compute capability to compile for.
         launch_bound: the most threads a block will have, if that is fixed.
         constant: for each argument, whether it is an array that nothing changes while the kernel runs.
-        far: whether arrays of several dimensions may have ``intrinsics.U32_LIMIT`` elements or more.
+        index64: whether arrays of several dimensions may have ``intrinsics.U32_LIMIT`` elements or more.
+        extents: for each argument the one whose extents are also its own.
         waits_last: whether it may be told to wait for earlier kernels when it is done, and not before.
 
     Raises:
@@ -266,7 +268,7 @@ def compile_ptx(
         finally:
             compiler.target.forget(session)
             compiler.typing.session = None
-        parts = _parts(argument_types, constant)
+        parts = _parts(argument_types, constant, extents)
         modules, options = _modules(result, capability, launch_bound, fastmath, parts, waits_last)
     name = result.fndesc.llvm_func_name
 
@@ -334,16 +336,21 @@ def _finished(text: str, capability: tuple[int, int], name: str, entry: str) -> 
     return canonical(text, name, entry)
 
 
-def _parts(argument_types: Sequence[Any], constant: Sequence[bool]) -> _Parts:
+def _parts(argument_types: Sequence[Any], constant: Sequence[bool], extents_of: Sequence[int]) -> _Parts:
     arrays: list[int] = []
     constants: list[int] = []
-    extents: list[int] = []
+    extents: dict[int, int] = {}
+    # Where the extents of each argument begin.
+    begin: list[int] = []
     position = 0
-    for item, alone in zip(argument_types, constant, strict=False):
+    for number, (item, alone) in enumerate(zip(argument_types, constant, strict=False)):
+        begin.append(position + 5)
         if isinstance(item, types.Array):
             arrays.append(position + 4)
             constants += [position + 4] if alone else []
-            extents += range(position + 5, position + 5 + item.ndim) if item.ndim > 1 else ()
+            if item.ndim > 1:
+                other = begin[extents_of[number]] if extents_of else begin[number]
+                extents |= {begin[number] + axis: other + axis for axis in range(item.ndim)}
             position += 5 + 2 * item.ndim
         else:
             position += 2 if isinstance(item, types.Complex) else 1
@@ -355,29 +362,29 @@ class _Parts:
     """Where parts of arrays stand among the flattened arguments: an array is 5 + 2 * ndim of them.
 
     ``arrays``: the addresses of all. ``constants``: those of constant arrays. ``extents``: the extents of arrays of several
-    dimensions, which have 32 bits.
+    dimensions, which have 32 bits, each with the one that has its value.
     """
 
     arrays: Sequence[int]
     constants: Sequence[int]
-    extents: Sequence[int]
+    extents: Mapping[int, int]
 
 
 # The lower half of a parameter.
 _LOW = (1 << 32) - 1
 
 
-def _narrow(kernel: ir.Function, positions: Sequence[int]) -> None:
-    """Tell LLVM that arguments have 32 bits: products with them then take an instruction, and not four."""
+def _narrow(kernel: ir.Function, extents: Mapping[int, int]) -> None:
+    """Tell LLVM which extents are the same, and that they have 32 bits: products then take an instruction, and not four."""
     builder = ir.IRBuilder(kernel.blocks[0])
     builder.position_at_start(kernel.blocks[0])
     # The arguments are put together to arrays first of all.
     inserted = [each for each in kernel.blocks[0].instructions if isinstance(each, ir.instructions.InsertValue)]
-    for position in positions:
-        argument = kernel.args[position]
+    for position, same in extents.items():
+        argument = kernel.args[same]
         narrow = builder.and_(argument, ir.Constant(argument.type, _LOW))
         for instruction in inserted:
-            if instruction.value is argument:
+            if instruction.value is kernel.args[position]:
                 instruction.value = narrow
 
 

@@ -70,6 +70,10 @@ class NeedsIndex64(NothingRan):
     """An array of several dimensions has more elements than the code can tell apart; nothing ran."""
 
 
+class NeedsOwnExtents(NothingRan):
+    """Arrays have different shapes that the code takes to be the same; nothing ran."""
+
+
 class ExecutableClosed(NothingRan):
     """Another thread closed the executable before this launch had its lock: its kernel let go of it, and builds another."""
 

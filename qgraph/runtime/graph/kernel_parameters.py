@@ -21,7 +21,7 @@ from qgraph.ir.program import TURNS
 from qgraph.ir.slots import itemsize
 from qgraph.ir.unrolling import UNROLLED, Form, Unrolling
 from qgraph.operations.intrinsics import U32_LIMIT
-from qgraph.runtime.driver.driver import NeedsIndex64
+from qgraph.runtime.driver.driver import NeedsIndex64, NeedsOwnExtents
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.struct_formats import FORMATS
 
@@ -79,11 +79,11 @@ def _scalar_place(word: int, dtype: str) -> _Place:
 
 class _ArrayLeaf:
     # What the block holds of one array: plain ints, so that nothing of the caller's stays alive.
-    __slots__ = ("data", "index", "layout", "offset", "path", "pointer", "shape", "strides", "users")
+    __slots__ = ("data", "index", "layout", "name", "offset", "path", "pointer", "shape", "strides", "users")
 
-    def __init__(self, index: int, word: int, ndim: int, path: str) -> None:
+    def __init__(self, index: int, word: int, ndim: int, leaf: Leaf) -> None:
         self.index = index
-        self.path = path
+        self.name, self.path = leaf.name, leaf.path
         self.offset = word * _WORD
         self.data = word + _DATA
         self.layout = struct.Struct(f"={_SHAPE + 2 * ndim}q")
@@ -159,7 +159,9 @@ class Parameters:
 
     def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0, turns_pointer: int = 0) -> None:
         program = plan.plan.program
-        self._index64 = plan.index64
+        self._extents = plan.extents
+        # Whether an array took another shape since it was seen that they fit.
+        self._reshaped = False
         self._float_type = program.float_type
         self._places: dict[tuple[str, str], _Place] = {}
         self._arrays: list[_ArrayLeaf] = []
@@ -249,7 +251,7 @@ class Parameters:
         if isinstance(leaf.type, ArrayType):
             word = self._take(_SHAPE + 2 * leaf.type.ndim)
             self._places["leaf", leaf.name] = _array_place(word, leaf.type.ndim)
-            self._arrays.append(_ArrayLeaf(index, word, leaf.type.ndim, leaf.path))
+            self._arrays.append(_ArrayLeaf(index, word, leaf.type.ndim, leaf))
             return
         dtype = scalar_dtype(leaf.type, self._float_type)
         word = self._take(2 if dtype == "complex128" else 1)
@@ -362,6 +364,7 @@ class Parameters:
         Raises:
             ArgumentError: a number or a shape does not fit.
             NeedsIndex64: an array is too large for this code.
+            NeedsOwnExtents: the shapes of arrays differ that are one to this code.
         """
         for array in self._arrays:
             view = values[array.index]
@@ -370,6 +373,10 @@ class Parameters:
             elif view.pointer != array.pointer:
                 self.changed |= array.users
                 self._integers[array.data] = array.pointer = view.pointer
+        if self._reshaped:
+            if not self._extents.fit({array.name: values[array.index].shape for array in self._arrays}):
+                raise NeedsOwnExtents("arrays have different shapes that had the same one in the first call")
+            self._reshaped = False
         for scalar in self._scalars:
             value = values[scalar.index]
             if value is not scalar.value:
@@ -398,7 +405,8 @@ class Parameters:
         head = (0, 0, math.prod(shape), view.dtype.itemsize, pointer)
         # Unknown, should an interrupt come before they are noted.
         array.shape = None
-        if len(shape) > 1 and head[2] >= _INDEX64_FROM and not self._index64:
+        self._reshaped = True
+        if len(shape) > 1 and head[2] >= _INDEX64_FROM and not self._extents.index64:
             raise NeedsIndex64(f"{array.path} has {head[2]} elements")
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
         array.pointer, array.shape, array.strides = pointer, shape, strides

@@ -13,6 +13,7 @@ import pytest
 import qgraph
 from qgraph import specialisation
 from qgraph.errors import CudaError
+from qgraph.ir.artifacts import Extents
 from qgraph.lowering.compile import compile_cuda
 from qgraph.lowering.intrinsics import array_addressing
 from qgraph.options import Options
@@ -43,7 +44,7 @@ def planes(x, y):
 
 def compiled(function, *args, index64):
     pytest.importorskip("cuda.bindings")
-    return compile_cuda(qgraph.kernel(function).plan(*args), (9, 0), Options(), index64=index64)
+    return compile_cuda(qgraph.kernel(function).plan(*args), (9, 0), Options(), extents=Extents(index64))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -52,7 +53,7 @@ def test_products_are_short_unless_arrays_are_far(order, dtype):
     x, y = (np.zeros((3, 4), dtype, order) for _ in range(2))
     for index64 in (False, True, False):
         found = compiled(moved, x, y, index64=index64)
-        assert found.index64 == index64
+        assert found.extents == Extents(index64)
         (ptx,) = found.ptx.values()
         assert bool(WIDE.search(ptx)) == index64, ptx
 
@@ -109,12 +110,33 @@ def test_a_kernel_is_compiled_again_for_arrays_that_are_far(monkeypatch):
         kernel(x, y)
         assert (y[1] == 2).all()
         assert kernel.stats.compilations == 2
-        assert built == [False, True]
+        assert built == [Extents(), Extents(index64=True)]
         latest = kernel._latest
-        assert latest.index64
         # What was built so stays.
         kernel._recover(NeedsIndex64("x has many elements"), latest.variant)
         assert latest.executable is not None, number
-    for error in (CudaError("something else"), NeedsIndex64("arrays of nobody knows what")):
-        with pytest.raises(CudaError, match=str(error)):
-            kernel._recover(error)
+    with pytest.raises(CudaError, match="something else"):
+        kernel._recover(CudaError("something else"), latest.variant)
+
+
+def weighted(x, y, z, weights):
+    for i, j in qgraph.ndrange(x.shape[0], x.shape[1]):
+        z[i, j] = x[i, j] + y[i, j] * weights[j] + x[-i, -j]
+
+
+def params(ptx):
+    return re.findall(r"\.param \.\w+ \w+_param_(\d+)", ptx[: ptx.index(")")])
+
+
+def test_arrays_of_one_shape_have_one_place():
+    args = [np.zeros((3, 4), np.float32) for _ in range(3)] + [np.zeros(4, np.float32)]
+    (apart,) = compiled(weighted, *args, index64=False).ptx.values()
+    plan = qgraph.kernel(weighted).plan(*args)
+    found = compile_cuda(plan, (9, 0), Options(), extents=Extents(equal=(("y", "x", "z"),)))
+    (ptx,) = found.ptx.values()
+    assert found.extents.same(*found.codes.values())[:3] == (0, 0, 0)
+    assert len(params(ptx)) < len(params(apart))
+    assert len(re.findall(r"\bmad\.lo", ptx)) < len(re.findall(r"\bmad\.lo", apart))
+    # One that has another shape keeps its own.
+    (two,) = compile_cuda(plan, (9, 0), Options(), extents=Extents(equal=(("x", "z"),))).ptx.values()
+    assert len(params(ptx)) < len(params(two)) < len(params(apart))

@@ -87,14 +87,14 @@ def test_nothing_is_built_for_a_captured_stream(driver, monkeypatch):
         for i in range(x.shape[0]):
             x[i] += 1
 
-    def built():
+    def built(_call):
         raise AssertionError
 
     specialisation = SimpleNamespace(
         executable=None, build=built, lock=threading.Lock(), variant=SimpleNamespace(device=0, streams=streams, backend="cuda")
     )
     with pytest.raises(CudaError, match=REFUSED.format("the kernel is not compiled for these arguments yet") + "call it once"):
-        k._executable(specialisation, CAPTURED)
+        k._executable(specialisation, Call((), (), CAPTURED))
 
 
 def test_host_arrays_are_not_copied_on_a_captured_stream(driver, monkeypatch):

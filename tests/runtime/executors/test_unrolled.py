@@ -23,6 +23,7 @@ PARTS = [
     "rows_interrupted",
     "rows_refused",
     "index64",
+    "equal_extents",
     "repeated_and_adapted",
     "interrupted",
     "converging",
