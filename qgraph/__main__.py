@@ -11,12 +11,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import qgraph
 from qgraph.errors import ArgumentError, QGraphError
 from qgraph.info import table
+from qgraph.records import dataclass
+from qgraph.source import children_of
 
 USAGE_ERROR = 2
 
@@ -136,7 +137,7 @@ def _info(_: argparse.Namespace) -> _Answer:
 
 
 def _bench(options: argparse.Namespace) -> _Answer:
-    from qgraph.bench import bench
+    from qgraph.profiling.bench import bench
 
     found = bench(options.backend or ("cuda" if "cuda" in qgraph.info()["backends"] else "cpu"))
     return _Answer(found, found.to_dict())
@@ -299,7 +300,7 @@ def _loops(lines: list[str], first: int) -> Iterator[tuple[int, int, str]]:
     tree = ast.increment_lineno(ast.parse("".join(head + lines)), first - 1 - len(head))
 
     def walk(node: ast.AST, depth: int) -> Iterator[tuple[int, int, str]]:
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             if isinstance(child, (ast.For, ast.While)):
                 yield child.lineno, depth, lines[child.lineno - first].strip()
                 yield from walk(child, depth + 1)

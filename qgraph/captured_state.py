@@ -11,13 +11,15 @@ import dis
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import EnumMeta
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import numpy as np
+
+from qgraph.records import dataclass
 
 Holds = Callable[[], bool]
 # What is something else each time.

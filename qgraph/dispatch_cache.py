@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.backends import DEFAULTS
 from qgraph.runtime.values.prepared_call import Call
 from qgraph.specialisation import CapturedRun, Specialisation, Variant

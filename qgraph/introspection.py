@@ -14,6 +14,7 @@ from qgraph.explaining.explanation import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
 from qgraph.hosts.names import named
 from qgraph.ir.argument_types import LengthOfOne, TailFound, check_annotation
+from qgraph.ir.artifacts import Extents, equal_shapes
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, is_array
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.profile_places import Profiles
@@ -22,6 +23,7 @@ from qgraph.options import Options
 from qgraph.runtime.values.generators import as_plain_python
 from qgraph.runtime.values.host_values import integers_of
 from qgraph.runtime.values.prepared_call import captures
+from qgraph.runtime.values.temporaries import array_shapes
 from qgraph.specialisation import Variant
 from qgraph.stack import compiling, raises_to_user
 
@@ -172,18 +174,19 @@ class Introspection(Generic[Parameters, Result]):
 
         It is that of CUDA, but for a kernel that was decorated with ``backend="cpu"``.
         """
-        return self._plan_for("cpu" if self.options.backend == "cpu" else "cuda", args, kwargs)
-
-    def _plan_for(self, backend: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphPlan:
+        backend = "cpu" if self.options.backend == "cpu" else "cuda"
         variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
         return variant.plan_for(variant.check(leaves))
 
     @raises_to_user
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
-        """The PTX of every task for compute capability ``cc``, by task name; needs no GPU."""
+        """The PTX of every task for compute capability ``cc``, by task name, as a first call compiles it; needs no GPU."""
         from qgraph.lowering.compile import compile_ptx
 
-        return compile_ptx(self._plan_for("cuda", args, kwargs), cc, self.options)[1]
+        variant, leaves = self._describe_only(self._bind(args, kwargs), "cuda")
+        plan = variant.plan_for(variant.check(leaves))
+        shapes = array_shapes(plan.program, leaves, integers_of(plan.program, leaves))
+        return compile_ptx(plan, cc, self.options, extents=Extents(equal=equal_shapes(shapes)))[1]
 
     @raises_to_user
     @compiling

@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Concatenate, Self, overload
 
 from qgraph.bound_kernel import Bound, Method
@@ -22,6 +22,7 @@ from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
 from qgraph.language import Parameters, Rest, Result
 from qgraph.options import Options
 from qgraph.pickling import ByName
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import give_back, with_steps
@@ -389,8 +390,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             if specialisation.variant.backend == "cuda":
                 self._counts.add(specialisation.abandon())
                 del self._specialisations[key]
-        for found in gone:
-            del self._variants[found]
+        self._variants = {key: variant for key, variant in self._variants.items() if key not in gone}
 
     # --- what it did, and what it holds --------------------------------------------------------------------------------
 

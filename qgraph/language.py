@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, Literal, Self, get_args, get_origin, overload
 
@@ -16,6 +16,7 @@ import numpy as np
 from qgraph.compat import cpython
 from qgraph.errors import ArgumentError, KernelSyntaxError
 from qgraph.pickling import ByName
+from qgraph.records import dataclass
 from qgraph.stack import hide_frames, raises_to_user
 
 if TYPE_CHECKING:

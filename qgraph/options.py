@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 import os
 import sys
-from dataclasses import dataclass
 
 from qgraph.errors import BackendError, QGraphError
+from qgraph.records import dataclass
 
 BACKENDS = ("cuda", "cpu", "sim")
 

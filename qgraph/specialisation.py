@@ -7,7 +7,6 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph import forks
@@ -22,13 +21,13 @@ from qgraph.ir.profile_places import Profiles
 from qgraph.ir.program import Branch, Loop, Program, node_statements
 from qgraph.nodes.kind import statement_kind
 from qgraph.options import Options
+from qgraph.records import dataclass
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
-from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import stepping_leaves
 from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import assembler, with_arrays
-from qgraph.runtime.values.temporaries import Temporaries
+from qgraph.runtime.values.temporaries import Temporaries, array_shapes
 
 # Where many threads wait for work. On a CPU of 2 cores a front costs more than it saves where iterations are short (an edit
 # distance takes 2.8 times as long, Gauss-Seidel 2.0), and saves nine tenths of Cholesky's time, whose iterations have loops.
@@ -339,12 +338,9 @@ class Specialisation:
         return not self._extents.equal or self._extents.fit(self._shapes(call))
 
     def _shapes(self, call: Call) -> dict[str, tuple[int, ...]]:
-        """The shapes of all arrays by leaf: what was passed, what is returned, and temporaries."""
         program = self.plan.program
-        arrays = zip((*program.leaves, *(each.leaf for each in program.returned)), call.values, strict=True)
-        found = {leaf.name: value.shape for leaf, value in arrays if isinstance(value, ArrayView)}
-        own = Temporaries(program)
-        return found | {name: shape for name, (shape, _) in zip(own.names, own.shapes(call.host), strict=True)}
+        host = {value.name: number for value, number in zip(program.host_values, call.host, strict=True)}
+        return array_shapes(program, call.values, host)
 
     @property
     def launched(self) -> LastLaunch | None:

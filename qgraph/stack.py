@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from qgraph import forks
 from qgraph.errors import AssumedParallelWarning, KernelSyntaxError, OrderDependentWarning, PerformanceWarning, QGraphError
+from qgraph.records import dataclass
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -1,6 +1,6 @@
 """Imports point one way, between folders and between files. From the bottom::
 
-source, errors                   what everything may use
+records, source, errors          what everything may use
 compat/                          what is private in other libraries: nothing else touches that
 language, stack, forks, ...      what everything else may use
 polyhedral/                      sets of integers: what a dependence test asks of isl
@@ -44,7 +44,7 @@ MOST_FILES = 18
 def layer(module: str) -> tuple[int, int]:
     """The lowest is (0, 0). ``module`` is dotted and without the package's own name."""
     top, *inside = module.split(".")
-    if top in ("source", "errors"):
+    if top in ("records", "source", "errors"):
         return 0, 0
     if top == "compat":
         return 0, 1

@@ -19,7 +19,8 @@ import pytest
 import qgraph
 from benchmarks import readme
 from benchmarks.results import RESULTS
-from qgraph import __main__, bench
+from qgraph import __main__
+from qgraph.profiling import bench
 from tests.conftest import THOROUGH
 
 ROOT = Path(__file__).resolve().parent.parent

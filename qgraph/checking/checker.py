@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from qgraph.lowering.instrumentation import shadow_memory as shadow
 from qgraph.lowering.instrumentation.early_exits import with_keys
 from qgraph.lowering.instrumentation.race_checks import CheckerWords, with_chosen_order
 from qgraph.lowering.instrumentation.rewrite import instrument
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.host_copies import Region, copied_to_host, region_of
 from qgraph.runtime.executors.cpu import CpuExecutable
 from qgraph.runtime.values.array_view import ArrayView, view_of_host

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import BoundsError, DataRaceError, QGraphError, UnwrittenError
 from qgraph.ir.program import Task
 from qgraph.lowering.instrumentation import shadow_memory as shadow
 from qgraph.lowering.instrumentation.accesses import Access
+from qgraph.records import dataclass
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.source import Span
 

@@ -12,10 +12,10 @@ Each module says which version it was read from. What it does not find has anoth
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import BackendError, CudaError, QGraphError
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
+
+from qgraph.records import dataclass
 
 _MAJOR = 0
 _METADATA = 1

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Task
 from qgraph.lowering.graph.traffic import Traffic
+from qgraph.records import dataclass
 from qgraph.source import Span
 from qgraph.stack import compiling
 

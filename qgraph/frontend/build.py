@@ -48,7 +48,7 @@ from qgraph.ir.program import (
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, parsed
 from qgraph.operations.progress_ring import LAST, RUNS
-from qgraph.source import Span, standing_for
+from qgraph.source import Span, nodes_of, standing_for
 from qgraph.stack import compiling
 
 
@@ -144,7 +144,7 @@ def _is_in_order(statements: Sequence[Statement], place: Span) -> bool:
 def _loops_of_one_thread(statement: Statement) -> list[ast.For]:
     if not isinstance(statement, TaskStatement) or statement.task.role != "serial":
         return []
-    return [node for part in statement.task.body for node in ast.walk(part) if isinstance(node, ast.For)]
+    return [node for part in statement.task.body for node in nodes_of(part) if isinstance(node, ast.For)]
 
 
 def _watch_fields(globals_: Globals, type_: Type) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,7 +36,8 @@ from qgraph.ir.trees import at_place, call_of, load, names_in, parsed, stored
 from qgraph.language import Func, atomic_exch, serial
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.small_systems import MOST_IN_ROW, MOST_REGISTERS, WARP, solve_in_registers
-from qgraph.source import as_written, copied, standing_for
+from qgraph.records import dataclass
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")
 _WHOLE_PARTS = (
@@ -47,7 +47,7 @@ _WHOLE_PARTS = (
 
 def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     """A loop of the kernel, with such statements in its body or without."""
-    found = loop_call(scope, node.iter) if any(_record(scope, child) for child in ast.walk(node)) else None
+    found = loop_call(scope, node.iter) if any(_record(scope, child) for child in nodes_of(node)) else None
     if found is None or found.word is serial:
         loops.for_loop(region, scope, node)
         return
@@ -146,7 +146,7 @@ class _Rewriting(ast.NodeTransformer):
         work = self._work(value, dtype, [size, ast.BinOp(copied(size), ast.Add(), copied(columns))])
         status = self._status(value, record)
         call = word(scope, func, target, *(each.node for each in parts), work, *map(ast.Constant, sizes))
-        for child in ast.walk(call):
+        for child in nodes_of(call):
             if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute, ast.Tuple)):
                 child.ctx = ast.Load()
         return self._unless_failed(node, call, status, [])

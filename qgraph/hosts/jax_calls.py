@@ -10,7 +10,7 @@ import functools
 import secrets
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from qgraph.errors import ArgumentError, BackendError, CudaError
 from qgraph.hosts.gradients import gradients
 from qgraph.hosts.meaning import Meaning, StandIn, changed_since, meaning_of
 from qgraph.hosts.parts import Parts, parts_of
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, device_of_pointer, refuse
 from qgraph.runtime.values.array_view import ArrayView, contiguous_strides
 from qgraph.runtime.values.prepared_call import Call

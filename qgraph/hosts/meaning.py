@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -13,6 +12,7 @@ from qgraph.errors import ArgumentError
 from qgraph.hosts.parts import Parts
 from qgraph.ir.argument_types import LengthOfOne
 from qgraph.ir.program import HostValue, Program, Result
+from qgraph.records import dataclass
 from qgraph.runtime.values.array_view import ArrayView, Layout
 from qgraph.specialisation import Variant
 

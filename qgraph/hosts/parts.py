@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from qgraph.errors import ArgumentError
+from qgraph.records import dataclass
 
 # What a number is in the schema of an operation, the class that it derives from first.
 _NUMBERS: tuple[tuple[type, str], ...] = ((bool, "bool"), (int, "int"), (float, "float"), (complex, "complex"))

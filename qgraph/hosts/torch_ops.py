@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import secrets
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -25,6 +25,7 @@ from qgraph.hosts.gradients import gradients
 from qgraph.hosts.meaning import Meaning, StandIn, changed_since, meaning_of
 from qgraph.hosts.names import kernel_named
 from qgraph.hosts.parts import REFUSED, Parts, parts_of
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, refuse
 from qgraph.runtime.arguments.gradient_warning import grad_warning
 from qgraph.runtime.values.results import with_arrays

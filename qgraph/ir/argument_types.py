@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Literal
 
 from qgraph.compat import cpython
 from qgraph.errors import ArgumentError
 from qgraph.language import ArrayAnnotation
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 

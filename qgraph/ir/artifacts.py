@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Task
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 # Iterations of a light loop that one thread has where there are many more than threads.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from qgraph.records import dataclass
 
 # Bytes of shared memory that a block has for the asking; more than those a kernel must be launched with.
 STATIC_SHARED = 48 * 1024

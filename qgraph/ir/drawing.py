@@ -12,9 +12,10 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from qgraph.errors import QGraphError
 from qgraph.ir.slots import Slot
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 # The parameter through which tasks note a fault: a word for its number, and what it tells.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from qgraph.records import dataclass
+from qgraph.source import nodes_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +29,7 @@ def function_tree(name: str, parameters: Iterable[str], body: list[ast.stmt]) ->
     (tree,) = ast.parse(f"def {name}({', '.join(parameters)}): pass").body
     assert isinstance(tree, ast.FunctionDef)
     tree.body = body or tree.body
-    for node in ast.walk(tree.args):
+    for node in nodes_of(tree.args):
         for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
             if hasattr(node, attribute):
                 delattr(node, attribute)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
 
 from qgraph.captured_state import Attributes
+from qgraph.records import dataclass
 
 Place = tuple[int, str]
 Namespace = Mapping[str, object] | Attributes

@@ -12,7 +12,7 @@ import operator
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from qgraph.ir import drawing
@@ -20,6 +20,7 @@ from qgraph.ir.profile_places import WORDS
 from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeRecord, Program, Task, effects_of
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, HandedOn, Unrolling
 from qgraph.operations.intrinsics import LINE_WORDS
+from qgraph.records import dataclass
 from qgraph.source import Span
 from qgraph.stack import compiling
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 # The array that a profiled kernel returns besides all else, of int64. First how many stamps there were, when the last one was,

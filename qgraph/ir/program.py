@@ -1,8 +1,7 @@
 """The Program: a kernel as it was written, for one choice of argument types. Frontend -> Program -> lowering.
 
-Kernel-level statements only. The body of a loop stays a Python AST with the user's line numbers: Numba is the compiler of
-bodies, and nothing here types or re-implements it. In such a body every argument leaf is a plain name (``Leaf.name``), and
-every other global is a key of ``Task.names``.
+Kernel-level statements only. The body of a loop stays a Python AST with the user's line numbers: Numba compiles bodies. In
+them every argument leaf is a plain name (``Leaf.name``), and every other global is a key of ``Task.names``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
@@ -20,6 +19,7 @@ from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.profile_places import Place
 from qgraph.ir.slots import Progress, Slot
 from qgraph.ir.verdicts import Race, Verdict
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 if TYPE_CHECKING:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Axis, Carried, Effects, Reduction, Task
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, with_names
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
@@ -45,12 +46,12 @@ def identifiers(task: Task) -> frozenset[str]:
     for axis in task.axes:
         trees += [axis.start, axis.step, axis.count]
     trees += [carried.element for carried in _carried(task) if carried.element is not None]
-    return own_names(task) | {name for tree in trees for node in ast.walk(tree) for name in _names_of(node)}
+    return own_names(task) | {name for tree in trees for node in nodes_of(tree) for name in _names_of(node)}
 
 
 def own_names(task: Task) -> frozenset[str]:
     """The names that mean something in ``task`` alone: its globals, its loop variables, and what its iterations assign."""
-    own = {name for statement in task.body for node in ast.walk(statement) for name in _names_of(node) if _binds(node)}
+    own = {name for statement in task.body for node in nodes_of(statement) for name in _names_of(node) if _binds(node)}
     own |= _meanings(task).keys() | {axis.variable for axis in task.axes} | {carried.local for carried in _carried(task)}
     return frozenset(own | {task.index_tuple}) - {""}
 
@@ -84,7 +85,7 @@ def renamed(task: Task, new: Mapping[str, str]) -> Task:
 
     def tree(old: _Tree) -> _Tree:
         made = copied(old)
-        for node in ast.walk(made):
+        for node in nodes_of(made):
             for attribute in _PLACES.get(type(node), ()):
                 setattr(node, attribute, name(getattr(node, attribute)))
         return made
@@ -128,9 +129,9 @@ def words_of(leaves: Iterable[Leaf]) -> int:
     return sum(_ARRAY_WORDS + 2 * leaf.type.ndim if isinstance(leaf.type, ArrayType) else 2 for leaf in leaves)
 
 
-def nodes_of(task: Task) -> int:
+def node_count(task: Task) -> int:
     """Nodes of the syntax tree of the body."""
-    return sum(1 for statement in task.body for _ in ast.walk(statement))
+    return sum(1 for statement in task.body for _ in nodes_of(statement))
 
 
 def _carried(task: Task) -> Iterator[Carried]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from qgraph.records import dataclass
 
 # What a kernel scalar can be, with its size in bytes.
 SCALAR_DTYPES = {

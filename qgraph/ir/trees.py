@@ -7,7 +7,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from qgraph.source import copied
+from qgraph.source import children_of, copied, nodes_of
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
@@ -55,7 +55,7 @@ def is_none(node: ast.expr | None) -> bool:
 
 def at_place(tree: _Tree, node: ast.AST) -> _Tree:
     """``tree``, the parts of which that have no place get that of ``node``."""
-    for child in ast.walk(tree):
+    for child in nodes_of(tree):
         if isinstance(child, (ast.expr, ast.stmt)) and not hasattr(child, "lineno"):
             ast.copy_location(child, node)
     return tree
@@ -77,12 +77,12 @@ class _Standing(ast.NodeTransformer):
 
 def names_in(node: ast.AST) -> frozenset[str]:
     """The names that are read or written under ``node``."""
-    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+    return frozenset(child.id for child in nodes_of(node) if isinstance(child, ast.Name))
 
 
 def operands_of(node: ast.AST) -> list[ast.expr]:
     """The expressions that ``node`` directly consists of, in order of evaluation."""
-    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return [child for child in children_of(node) if isinstance(child, ast.expr)]
 
 
 def with_operands(node: _Tree, operands: Sequence[ast.expr | None]) -> _Tree | None:

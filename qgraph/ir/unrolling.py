@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from qgraph.ir.slots import Slot
 from qgraph.operations.intrinsics import LINE_WORDS, SPREAD
+from qgraph.records import dataclass
 
 # By node in which names of arrays change places: each name, and the leaves that it stands for in copy 0, 1, ..., and so on.
 ArraysOfCopies = tuple[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], ...]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from qgraph.ir.program import Cast
 from qgraph.operations.combinations import BY_SYNTAX, combined_by
+from qgraph.records import dataclass
+from qgraph.source import children_of, nodes_of
 
 _TESTS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -67,7 +68,7 @@ class Combining(ABC):
 
     def keys(self, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         """Every place that is named under ``node``, with the node that does."""
-        for child in ast.walk(node):
+        for child in nodes_of(node):
             key = self.key(child)
             if key:
                 yield key, child
@@ -81,7 +82,7 @@ class Combining(ABC):
             if match is not None:
                 self.matches.append(match)
             else:
-                children = (c for c in ast.iter_child_nodes(statement) if isinstance(c, (ast.stmt, ast.match_case)))
+                children = (c for c in children_of(statement) if isinstance(c, (ast.stmt, ast.match_case)))
                 self.block(children)
 
     def match(self, node: ast.stmt) -> Match | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from qgraph.errors import DataRaceError
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 

@@ -6,7 +6,7 @@ import ast
 import gc
 import math
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qgraph.ir.artifacts import (
@@ -31,6 +31,7 @@ from qgraph.lowering.codegen.generated_names import Dtypes
 from qgraph.lowering.codegen.task_codegen import CUDA_MODULE
 from qgraph.lowering.graph.single_block import entry_of
 from qgraph.options import Options
+from qgraph.records import dataclass
 from qgraph.stack import compiling
 
 # Imported where something is compiled: what comes off the disk shall not wait for it.
@@ -104,6 +105,7 @@ def compile_ptx(
     dtypes: Dtypes | None = None,
     without: Set[str] = frozenset(),
     saved: ArtifactCache | None = None,
+    extents: Extents = ANY_EXTENTS,
 ) -> tuple[dict[str, TaskCode], dict[str, str]]:
     """The kernel of every task as PTX, by task name. ``dtypes`` are the types of kernel scalars, if they are known.
 
@@ -112,7 +114,7 @@ def compile_ptx(
     from qgraph.lowering.ptx.compile_threads import CompileThreads
 
     with CompileThreads(None) as threads:
-        return _PtxCompiler(plan, capability, options, dtypes or _scalar_types(plan), saved, threads).all(without)
+        return _PtxCompiler(plan, capability, options, dtypes or _scalar_types(plan), saved, threads, extents).all(without)
 
 
 def _kernels(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Effects, NodeStatement, Program, Temporary, effects_of
 from qgraph.nodes.join import EmptyNode
 from qgraph.nodes.kind import Allocating, GraphNode, NodeKind, Owner, Planned
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from qgraph.errors import CudaError, KernelSyntaxError
@@ -13,6 +13,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.plan import Node
 from qgraph.ir.program import EVERYTHING, Effects
 from qgraph.nodes.kind import GraphNode, Owner, Planned, StatementKind, WrittenCall
+from qgraph.records import dataclass
 from qgraph.source import as_written
 
 # What every recorded graph writes besides arrays: copies of one share memory that only they know, so they take turns.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from qgraph.errors import ArgumentError, KernelSyntaxError
@@ -11,6 +10,7 @@ from qgraph.ir.argument_types import ConstantType, Leaf, ScalarType
 from qgraph.ir.plan import Node
 from qgraph.ir.program import EVERYTHING
 from qgraph.nodes.kind import GraphNode, Owner, Planned, StatementKind, WrittenCall
+from qgraph.records import dataclass
 from qgraph.source import as_written
 
 _LIBRARIES = ("torch", "cupy", "cuda")

@@ -6,7 +6,7 @@ import ast
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from qgraph.nodes.kind import (
     WrittenCall,
 )
 from qgraph.operations.intrinsics import call_host
+from qgraph.records import dataclass
 from qgraph.source import as_written
 
 

@@ -6,7 +6,6 @@ import ast
 import ctypes
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from qgraph.ir.program import Effects
 from qgraph.nodes.kind import GraphNode, Owner, Planned, StatementKind, WrittenCall
 from qgraph.nodes.memcpy import MemcpyNode
 from qgraph.nodes.memory_region import Rows
+from qgraph.records import dataclass
 from qgraph.source import as_written
 
 

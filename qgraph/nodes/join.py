@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Effects
 from qgraph.nodes.kind import GraphNode, NodeKind, Owner
+from qgraph.records import dataclass
 
 # A join is a node more on the way: fewer edges are not worth one.
 _FEWEST_EDGES = 16

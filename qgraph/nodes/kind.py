@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from qgraph.errors import KernelSyntaxError
@@ -13,6 +12,7 @@ from qgraph.ir.argument_types import ConstantType, Leaf
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Effects, NodeRecord, NodeStatement, Program, Task
 from qgraph.ir.slots import Slot
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 T = TypeVar("T")

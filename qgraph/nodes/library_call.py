@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from qgraph.nodes.host_callback import CheckedFunction
 from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, Readers, StatementKind, WrittenCall
 from qgraph.operations.intrinsics import call_host
 from qgraph.operations.library_functions import LIBRARIES, LibraryFunction
+from qgraph.records import dataclass
 from qgraph.source import as_written
 
 NAMES = {"torch": "PyTorch", "cupy": "CuPy"}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from qgraph.ir.plan import Node
 from qgraph.ir.program import Program, Task
 from qgraph.nodes.kind import GraphNode, Owner
 from qgraph.nodes.memory_region import Box, MemRegion, MemRegionNode, Rows, arrays_of, places_of, store_of, whole_axes
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

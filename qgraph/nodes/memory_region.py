@@ -6,7 +6,6 @@ import ast
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.ir.argument_types import ArrayType
@@ -14,6 +13,7 @@ from qgraph.ir.plan import Node
 from qgraph.ir.program import Axis, Effects, Program, Task
 from qgraph.ir.trees import load
 from qgraph.nodes.kind import GraphNode, LoopKind, Owner
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from qgraph.ir.plan import Node
 from qgraph.ir.program import Program, Task
 from qgraph.nodes.kind import GraphNode, Owner
 from qgraph.nodes.memory_region import MemRegion, MemRegionNode, Rows, Store, store_of, whole_axes
+from qgraph.records import dataclass
 
 # The widest element that a memset writes, in bytes.
 _WIDEST = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from qgraph.ir.plan import Node
 from qgraph.ir.program import HOST, Effects
 from qgraph.nodes.kind import CpuCode, GraphNode, HostRun, Owner, Planned, StatementKind, WrittenCall
 from qgraph.nodes.memory_region import allocation_of
+from qgraph.records import dataclass
 from qgraph.source import as_written
 
 _DTYPES = ("int32", "int64", "uint32", "uint64")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from qgraph import language
 from qgraph.operations import intrinsics
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

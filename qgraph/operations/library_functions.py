@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+
+from qgraph.records import dataclass
 
 # Who computes on the device, in the order in which they are asked.
 LIBRARIES = ("torch", "cupy")

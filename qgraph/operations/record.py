@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph.operations.intervals import Interval
 from qgraph.polyhedral.symbolic_integers import Poly
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

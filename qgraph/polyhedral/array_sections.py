@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from qgraph.polyhedral.dependence_test import answer_to
 from qgraph.polyhedral.questions import Question, Reach, Variable
 from qgraph.polyhedral.symbolic_integers import All, Any_, Condition, Poly, Symbol, Test
+from qgraph.records import dataclass
 
 # Sizes of the sample, and how many iterations of one access are tried in it.
 _SIZE, _ARGUMENT = 5, 3

@@ -7,9 +7,9 @@ of symbols, so this stays beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Monomial, Poly, Row, Symbol, divide
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from qgraph.polyhedral.symbolic_integers import Condition, Poly, Symbol
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

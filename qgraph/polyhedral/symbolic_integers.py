@@ -7,9 +7,10 @@ of ``i * n + j`` the strides are found again from them (``delinearisation.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Literal
+
+from qgraph.records import dataclass
 
 # size: an extent, never negative. argument: an integer that the host knows. flag: a boolean that it knows. serial: the variable
 # of a serial loop around. device: an invariant integer that only the device knows. variable: of the loop that is judged, or of

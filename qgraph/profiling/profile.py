@@ -6,7 +6,6 @@ import json
 import linecache
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from qgraph.errors import BackendError
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, IDLE, TIMES, TOTALS, Place
 from qgraph.ir.program import Loop
+from qgraph.records import dataclass
 from qgraph.source import Span
 from qgraph.specialisation import LastLaunch, Specialisation
 from qgraph.watching.rings import HISTORY

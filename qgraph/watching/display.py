@@ -8,10 +8,12 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
+
+from qgraph.records import dataclass
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 32

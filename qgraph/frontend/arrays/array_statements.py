@@ -36,7 +36,7 @@ from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import at_place, call_of, load, stored
 from qgraph.ir.verdicts import Verdict
 from qgraph.operations import intrinsics
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 
 def bind_view(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
@@ -141,7 +141,7 @@ class Elements(Elementwise):
         ndim = rank(self.scope, value, self._ranks)
         if ndim == 0:
             # Calls in it have changed what its arrays are copies of.
-            for name in (child for child in ast.walk(value) if isinstance(child, ast.Name)):
+            for name in (child for child in nodes_of(value) if isinstance(child, ast.Name)):
                 binding(self._unit, self.scope, name)
         self._lengths = Lengths(self._region, self.scope, [ONE] * ndim, [""] * ndim, exact=exact)
         operands = [(operand, self._view(operand)) for operand in array_operands(self.scope, value, self._ranks)]
@@ -242,7 +242,7 @@ class Elements(Elementwise):
         """A number, the same for all elements: computed before, where the statement may change what it reads."""
         if self._target is None or host_expression(self._unit, self.scope, node) is not None:
             return copied(node)
-        places = (child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
+        places = (child for child in nodes_of(node) if isinstance(child, (ast.Name, ast.Attribute, ast.Subscript)))
         read = (bound.leaf for bound in (known(self.scope, place) for place in places) if isinstance(bound, (LeafRef, ViewRef)))
         if not any(self._unit.may_share(leaf.name, self._target.leaf.name) for leaf in read):
             return copied(node)

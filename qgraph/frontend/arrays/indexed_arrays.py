@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import at_place, load, parsed, with_names
+from qgraph.records import dataclass
 from qgraph.source import as_written, copied, standing_for
 
 Indices = Sequence[ast.expr]

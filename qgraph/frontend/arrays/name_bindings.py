@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from qgraph.frontend.inference.host_expressions import binding, settled
 from qgraph.frontend.inference.ranks import is_ellipsis, rank
@@ -30,6 +29,7 @@ from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import StructType
+from qgraph.records import dataclass
 from qgraph.source import as_written, standing_for
 
 

@@ -10,7 +10,6 @@ import ast
 import copy
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.trees import at_place, load, parts_of
 from qgraph.operations import intrinsics
+from qgraph.records import dataclass
 from qgraph.source import as_written, copied, standing_for
 
 # What a ufunc's method `at` does to an element, where kernels have atomics for it.

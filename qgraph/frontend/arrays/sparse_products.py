@@ -13,7 +13,7 @@ from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import is_csr
 from qgraph.ir.trees import at_place, parsed, with_names
-from qgraph.source import as_written
+from qgraph.source import as_written, nodes_of
 
 
 def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> bool:
@@ -86,6 +86,6 @@ def _loop(node: ast.Assign, stands: Mapping[str, ast.expr]) -> ast.stmt:
         f"        {total} += _data[{place}] * _x[_indices[{place}]]\n"
         f"    _y[{row}] = {total}\n"
     ).body
-    for child in ast.walk(loop):
+    for child in nodes_of(loop):
         ast.copy_location(child, node)
     return at_place(with_names(loop, stands), node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
@@ -23,7 +23,8 @@ from qgraph.ir.program import Check
 from qgraph.ir.trees import at_place, is_none, load, parsed, parts_of
 from qgraph.operations import intrinsics
 from qgraph.polyhedral.symbolic_integers import Poly, least
-from qgraph.source import as_written, copied
+from qgraph.records import dataclass
+from qgraph.source import as_written, copied, nodes_of
 
 # Slices of which only the device knows the bounds, as written, with the size that clips them: each is computed once.
 Seen = dict[tuple[str, str], tuple[Extent, Extent]]
@@ -100,7 +101,7 @@ class _Viewer:
     def _known_size(self, leaf: Leaf, axis: int) -> HostExpr:
         size, unit = size_of(self._unit, leaf, axis), self._unit
         # Only the host can call what a library's function is asked with.
-        asks = any(isinstance(child, ast.Name) and child.id in unit.host_names for child in ast.walk(size))
+        asks = any(isinstance(child, ast.Name) and child.id in unit.host_names for child in nodes_of(size))
         span = next(each.span for each in unit.temporaries if each.leaf.name == unit.host_name(leaf)) if asks else None
         return HostExpr(size) if span is None else HostExpr(size, unit.host_value(size, span, text=ast.unparse(size)).id)
 
@@ -171,7 +172,7 @@ class _Viewer:
 
     def _reads_array(self, part: ast.expr) -> bool:
         return host_expression(self._unit, self._scope, part) is None and any(
-            isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(part)
+            isinstance(child, (ast.Subscript, ast.Call)) for child in nodes_of(part)
         )
 
     def _held(self, part: ast.expr) -> Extent:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -19,7 +19,8 @@ from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Ta
 from qgraph.ir.program import parts_of as parts_of_program
 from qgraph.ir.renaming import in_one_array
 from qgraph.ir.trees import at_place, call_of, parts_of
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import children_of, copied, nodes_of
 
 # Ends the name of a number that is an element of the array before it.
 _HERE = "_here"
@@ -131,7 +132,7 @@ def _touches(arrays: Set[str], body: Iterable[ast.AST]) -> dict[str, list[_Touch
                 return
             case ast.Name(id=name) if name in arrays:
                 found.setdefault(name, []).append(_Touch(False, (), ""))
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             look(child, around)
 
     for each in body:
@@ -176,7 +177,7 @@ class Registers(ast.NodeTransformer):
         # How often each array is named, and how often to take or assign the iteration's element.
         named, taken = Counter[str](), Counter[str]()
         for statement in body:
-            for node in ast.walk(statement):
+            for node in nodes_of(statement):
                 match node:
                     case ast.Name(name):
                         named[name] += 1

@@ -21,7 +21,7 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.trees import MEMBERSHIP, parts_of
 from qgraph.language import Func
 from qgraph.operations.table import OPERATIONS, operation
-from qgraph.source import as_written
+from qgraph.source import as_written, nodes_of
 
 # Expressions that may be computed of whole arrays.
 ARRAY_EXPRESSIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)
@@ -149,7 +149,7 @@ def array_of(scope: Scope, name: str, value: ast.expr) -> Private:
 
 def looks_at_arrays(source: SourceFunction, seen: frozenset[object] = frozenset()) -> bool:
     """Whether a function, or one that it calls, may do something with whole arrays, so that it matters what it is given."""
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source.tree):
         match node:
             case ast.Attribute(attr=attr) if attr in OPERATIONS.methods or attr in ("dot", "vdot", "norm", "count_nonzero"):
                 return True
@@ -176,6 +176,6 @@ def refuse_masks(scope: Scope, node: ast.expr) -> None:
 
 def indices_in(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
     """All indices of arrays in ``node``."""
-    for child in ast.walk(node):
+    for child in nodes_of(node):
         if isinstance(child, ast.Subscript) and rank(scope, child.value):
             yield from parts_of(child)

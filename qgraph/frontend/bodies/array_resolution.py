@@ -28,14 +28,14 @@ from qgraph.ir.program import SLOTS
 from qgraph.ir.trees import operands_of
 from qgraph.language import Func
 from qgraph.operations.table import operation
-from qgraph.source import copied
+from qgraph.source import copied, nodes_of
 
 
 def _is_straight(scope: Scope, node: ast.stmt) -> bool:
     """Whether all that a statement computes it computes once, and does nothing else: then some of it may come before."""
     if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or node.value is None:
         return False
-    return not any(isinstance(child, _CHOICES) or _is_opaque(scope, child) for child in ast.walk(node))
+    return not any(isinstance(child, _CHOICES) or _is_opaque(scope, child) for child in nodes_of(node))
 
 
 _CHOICES = (ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.Lambda, ast.comprehension)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +23,8 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import assign, at_place, load
 from qgraph.operations import intrinsics
-from qgraph.source import as_written, copied
+from qgraph.records import dataclass
+from qgraph.source import as_written, copied, nodes_of
 
 # What the ``origin`` of such an array begins with; after it, its name.
 _LOCAL = f"{ADDED}local "
@@ -92,7 +92,7 @@ def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
 
 def rebound(scope: Scope, nodes: Sequence[ast.AST]) -> set[str]:
     """Names that are bound in more than one place, unless each place makes a new array."""
-    assigned = (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Assign))
+    assigned = (child for node in nodes for child in nodes_of(node) if isinstance(child, ast.Assign))
     made = {
         node.targets[0]
         for node in assigned

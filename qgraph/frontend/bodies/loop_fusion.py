@@ -22,11 +22,11 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.functions import Function
 from qgraph.ir.program import NUMBER, Branch, Effects, Loop, Selection, Statement, Task, TaskStatement, effects_of, tasks_of
-from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, nodes_of, words_of
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, node_count, words_of
 from qgraph.ir.trees import RANGE, at_place, counted_loop, parts_of
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
-from qgraph.source import copied
+from qgraph.source import children_of, copied
 
 # How many statements a loop looks back.
 _FARTHEST = 32
@@ -162,7 +162,7 @@ class _Joiner:
         if prints(first.names) and prints(second.names):
             return "both print"
         parameters = [self._leaves[name] for name in identifiers(first) | identifiers(second) if name in self._leaves]
-        if words_of(parameters) > MOST_WORDS or nodes_of(first) + nodes_of(second) > MOST_NODES:
+        if words_of(parameters) > MOST_WORDS or node_count(first) + node_count(second) > MOST_NODES:
             touched = first.effects.touched | second.effects.touched
             return f"one kernel of both would be too long (they touch {len(touched)} arrays)"
         return ""
@@ -284,7 +284,7 @@ def _continues(statements: Iterable[ast.AST]) -> bool:
     """Whether a `continue` among ``statements`` belongs to the loop that they are the body of."""
     return any(
         isinstance(node, ast.Continue)
-        or _continues(node.orelse if isinstance(node, (ast.For, ast.While)) else ast.iter_child_nodes(node))
+        or _continues(node.orelse if isinstance(node, (ast.For, ast.While)) else children_of(node))
         for node in statements
     )
 

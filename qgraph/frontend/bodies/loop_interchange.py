@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qgraph.errors import DataRaceError
 from qgraph.frontend.bodies.array_contraction import Registers, uses_of
@@ -42,12 +42,13 @@ from qgraph.ir.program import (
     TaskStatement,
     effects_of,
 )
-from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, nodes_of, words_of
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, node_count, words_of
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import RANGE, assign, at_place, counted_loop, load, parsed, with_names
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 _NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
 
@@ -179,7 +180,7 @@ class _Interchanger:
 
     def _inside(self, loop: Loop, merged: _Merged, variable: Slot, space: _Space, registers: Registers) -> TaskStatement | None:
         """The loop whose iterations go through all turns."""
-        if any(isinstance(node, (ast.For, ast.While)) for statement in merged.body for node in ast.walk(statement)):
+        if any(isinstance(node, (ast.For, ast.While)) for statement in merged.body for node in nodes_of(statement)):
             return None
         start, step, count = self._range(loop)
         stop = ast.BinOp(copied(start), ast.Add(), ast.BinOp(count, ast.Mult(), copied(step)))
@@ -194,7 +195,7 @@ class _Interchanger:
 
     def _is_taken(self, task: Task) -> bool:
         """Whether a task is straight-line code: of one element of a proved parallel loop, or of kernel scalars."""
-        nodes = [node for statement in task.body for node in ast.walk(statement)]
+        nodes = [node for statement in task.body for node in nodes_of(statement)]
         if any(isinstance(node, _NOT_STRAIGHT) or (isinstance(node, ast.Name) and node.id == SLOTS) for node in nodes):
             return False
         if prints(task.names) or task.selections or task.moves or task.trades or task.plain is not None:
@@ -215,7 +216,7 @@ class _Interchanger:
         arrays = touched.touched & self._arrays
         if any(pair <= arrays and pair & touched.writes for pair in self._unit.sometimes_same | self._unit.overlapping):
             return False
-        return words_of(self._unit.leaves[name] for name in arrays) <= MOST_WORDS and sum(map(nodes_of, tasks)) <= MOST_NODES
+        return words_of(self._unit.leaves[name] for name in arrays) <= MOST_WORDS and sum(map(node_count, tasks)) <= MOST_NODES
 
     def _judged(
         self,

@@ -15,7 +15,7 @@ from qgraph.ir.slots import Progress
 from qgraph.ir.trees import assign, call_of, load, parsed
 from qgraph.operations.progress_ring import publish
 from qgraph.operations.table import operation
-from qgraph.source import as_written, copied
+from qgraph.source import as_written, copied, nodes_of
 
 # What raises of Python's integers where the right operand is 0, or less.
 _RAISING = (ast.FloorDiv, ast.Mod, ast.LShift, ast.RShift, ast.Pow)
@@ -62,7 +62,7 @@ def _known(scope: Scope, node: ast.expr) -> object:
 
 def _check_operand(scope: Scope, node: ast.expr) -> None:
     """Names must mean something, and nothing may happen: only iterations that somebody is told of compute it."""
-    for child in ast.walk(node):
+    for child in nodes_of(node):
         bound = scope.lookup(child) if isinstance(child, ast.Name) else None
         if isinstance(bound, Poisoned):
             raise scope.error(bound.reason, child, bound.hint)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, cast
 
 import numpy as np
@@ -33,7 +33,8 @@ from qgraph.ir.trees import assign, call_of, load, parts_of
 from qgraph.ir.update_patterns import Combining, Match
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
-from qgraph.source import Span, copied, standing_for
+from qgraph.records import dataclass
+from qgraph.source import Span, copied, nodes_of, standing_for
 
 _HINT = (
     "all iterations may combine values in it: += -= *= &= |= ^=, `{0} = min({0}, e)`, `{0} = max({0}, e)`, `{0} = {0} and e`, "
@@ -111,14 +112,14 @@ class _Finder(Combining):
         return f"{self.unit.same.get(array, array)}[{ast.unparse(node.slice)}]"
 
     def _invariant(self, node: ast.expr, kinds: tuple[type[ast.AST], ...]) -> bool:
-        return self.varying.isdisjoint(occurrences([node])) and all(isinstance(child, kinds) for child in ast.walk(node))
+        return self.varying.isdisjoint(occurrences([node])) and all(isinstance(child, kinds) for child in nodes_of(node))
 
     def is_bool(self, key: str) -> bool:
         return self.dtype(key) in ("bool", "")
 
     def is_constant(self, value: ast.expr) -> bool:
         """Whether every iteration computes the same value, from constants and scalars."""
-        converted = all(self._converts(child) for child in ast.walk(value) if isinstance(child, ast.Call))
+        converted = all(self._converts(child) for child in nodes_of(value) if isinstance(child, ast.Call))
         return converted and self.facts.ndim.keys().isdisjoint(occurrences([value])) and self._invariant(value, _CONSTANT)
 
     def _converts(self, call: ast.Call) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from qgraph.frontend.bodies.value_resolution import at
@@ -16,7 +15,8 @@ from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.trees import assign, is_none, load, parts_of
 from qgraph.operations import intrinsics
 from qgraph.operations.vectors import Shape
-from qgraph.source import copied, standing_for
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of, standing_for
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
@@ -55,7 +55,7 @@ def item(node: ast.expr, place: Sequence[int]) -> ast.Subscript:
 
 def _read(node: ast.expr) -> ast.expr:
     found = copied(node)
-    for child in ast.walk(found):
+    for child in nodes_of(found):
         if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)):
             child.ctx = ast.Load()
     return found

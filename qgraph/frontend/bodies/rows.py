@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,7 +31,8 @@ from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.program import SLOTS
 from qgraph.ir.trees import assign, at_place, load, parts_of, stored
 from qgraph.operations import intrinsics
-from qgraph.source import as_written, copied, standing_for
+from qgraph.records import dataclass
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 Noting = Callable[[Fault], tuple[ast.expr, ...]]
 Shared = Callable[[str, str], bool]
@@ -59,7 +59,7 @@ class RowFunction:
         last = self.statements[-1]
         value = last.value if isinstance(last, ast.Return) else None
         statements = self.statements if value is None else self.statements[:-1]
-        if any(isinstance(child, ast.Return) for each in statements for child in ast.walk(each)):
+        if any(isinstance(child, ast.Return) for each in statements for child in nodes_of(each)):
             return None
         names = {name: load(f"{name}_{number}") for name in names_assigned(statements)}
         lines: list[ast.stmt] = []
@@ -78,7 +78,7 @@ class RowFunction:
         lines += (in_lines(each, arrays, names) for each in statements)
         value = None if value is None else in_lines(value, arrays, names)
         every = lines if value is None else [*lines, value]
-        if any(isinstance(child, ast.Name) and child.id in arrays for each in every for child in ast.walk(each)):
+        if any(isinstance(child, ast.Name) and child.id in arrays for each in every for child in nodes_of(each)):
             return None
         return [at_place(each, last) for each in lines], value if value is None else at_place(value, last)
 
@@ -109,7 +109,7 @@ def storing_function(
         KernelSyntaxError, KernelTypeError: the value does not fit, or parts of one array overlap in more than one way.
     """
     place = copied(target)
-    for child in ast.walk(place):
+    for child in nodes_of(place):
         if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)) and child.ctx.__class__ is ast.Store:
             child.ctx = ast.Load()
     value = node.value
@@ -134,7 +134,7 @@ class _Rows(Elementwise):
     def _parameter(self, node: ast.expr, wish: str, array: ArrayType | None) -> str:
         """The parameter for ``node``, which is evaluated once, before the loops."""
         text = ast.unparse(node)
-        repeated = not any(isinstance(child, ast.Call) for child in ast.walk(node))
+        repeated = not any(isinstance(child, ast.Call) for child in nodes_of(node))
         if repeated and text in self._parameters:
             return self._parameters[text]
         name = f"{wish}{len(self._arguments)}"

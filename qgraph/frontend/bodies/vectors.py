@@ -11,7 +11,7 @@ import functools
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from qgraph.errors import KernelTypeError
@@ -44,14 +44,15 @@ from qgraph.language import Func
 from qgraph.operations import random_numbers, vectors
 from qgraph.operations.table import OPERATIONS, is_one_of
 from qgraph.operations.vectors import Shape
-from qgraph.source import as_written, standing_for
+from qgraph.records import dataclass
+from qgraph.source import as_written, nodes_of, standing_for
 
 _MAKERS = (vectors.vec, vectors.mat)
 
 
 def makes_vectors(source: SourceFunction, seen: frozenset[object] = frozenset()) -> bool:
     """Whether a function, or a func that it calls, makes vectors or matrices."""
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source.tree):
         if isinstance(node, ast.Call):
             called = _called(source, node.func)
             if any(called is maker for maker in _MAKERS):
@@ -69,7 +70,7 @@ def _called(source: SourceFunction, node: ast.expr) -> object:
 
 def may_be_vector(scope: Scope, node: ast.expr) -> bool:
     """Whether there is a vector or matrix anywhere in an expression."""
-    return any(_is_one(scope, child) for child in ast.walk(node) if isinstance(child, ast.expr))
+    return any(_is_one(scope, child) for child in nodes_of(node) if isinstance(child, ast.expr))
 
 
 def _is_one(scope: Scope, node: ast.expr) -> bool:

@@ -15,6 +15,7 @@ from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.trees import operands_of
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
+from qgraph.source import nodes_of
 
 # Whose a number may be: "python", "numpy", or "" where that is not known.
 _Owners = frozenset[str]
@@ -109,7 +110,7 @@ class _Owner:
                 return _NUMPY if isinstance(value, np.generic) else _PYTHON
             case HostExpr(expr=expr):
                 leaves = (
-                    self._unit.leaves[n.id] for n in ast.walk(expr) if isinstance(n, ast.Name) and n.id in self._unit.leaves
+                    self._unit.leaves[n.id] for n in nodes_of(expr) if isinstance(n, ast.Name) and n.id in self._unit.leaves
                 )
                 owners = {self._bound(LeafRef(leaf)) for leaf in leaves if isinstance(leaf.type, ScalarType)}
                 return _NUMPY if _NUMPY in owners else _PYTHON

@@ -20,7 +20,7 @@ from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
 from qgraph.ir.trees import operands_of
 from qgraph.operations.table import operation
-from qgraph.source import Span
+from qgraph.source import Span, children_of
 
 # Where a number comes from: "unsigned" is uint64, "signed" int64, "narrow" a signed type that is narrower, "python" a literal,
 # and "negative" besides if it is less than 0.
@@ -139,7 +139,7 @@ class _Signs:
             case ast.Return():
                 self._returned |= _NOTHING if node.value is None else self._of(node.value)
             case _:
-                for child in ast.iter_child_nodes(node):
+                for child in children_of(node):
                     if isinstance(child, ast.expr):
                         self._of(child)
                     elif isinstance(child, ast.stmt):

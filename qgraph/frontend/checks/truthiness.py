@@ -20,7 +20,7 @@ from qgraph.ir.functions import Function
 from qgraph.ir.program import Program, Task
 from qgraph.ir.trees import MEMBERSHIP, operands_of, parts_of
 from qgraph.operations.table import OPERATIONS
-from qgraph.source import Span
+from qgraph.source import Span, nodes_of
 
 
 def refuse_arrays_as_conditions(program: Program) -> None:
@@ -55,7 +55,7 @@ class _Conditions:
     def look(self, nodes: Sequence[ast.AST]) -> None:
         """Look at all conditions in statements."""
         self._arrays = {**dict.fromkeys(self._parts_among(nodes)), **self._arrays}
-        for node in (child for each in nodes for child in ast.walk(each)):
+        for node in (child for each in nodes for child in nodes_of(each)):
             match node:
                 case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
                     self._condition(test)
@@ -69,7 +69,7 @@ class _Conditions:
         """Local names that are parts of arrays, whatever is assigned to them."""
         values: dict[str, list[ast.expr]] = {}
         stores: Counter[str] = Counter()
-        for node in (child for each in nodes for child in ast.walk(each)):
+        for node in (child for each in nodes for child in nodes_of(each)):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 values.setdefault(node.targets[0].id, []).append(node.value)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -130,7 +130,7 @@ class _Conditions:
         parameters = [parameter.arg for parameter in (*function.tree.args.posonlyargs, *function.tree.args.args)]
         given = [*zip(parameters, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
         # A parameter that is assigned to may be another value by then.
-        stored = {node.id for node in ast.walk(function.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        stored = {node.id for node in nodes_of(function.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         passed = {
             name: self._arrays.get(value.id) if isinstance(value, ast.Name) else None
             for name, value in given

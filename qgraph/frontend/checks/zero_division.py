@@ -18,7 +18,7 @@ from qgraph.ir.faults import Fault
 from qgraph.ir.trees import operands_of
 from qgraph.operations import intrinsics
 from qgraph.operations.table import is_one_of
-from qgraph.source import as_written
+from qgraph.source import as_written, nodes_of
 
 _DIVISIONS = (ast.FloorDiv, ast.Mod)
 _SHIFTS = (ast.LShift, ast.RShift)
@@ -53,7 +53,7 @@ def raises_itself(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
 
 def raises_somewhere(unit: ProgramBuilder, scope: Scope, expr: ast.expr) -> bool:
     """Whether an expression of the host has such an operation."""
-    return any(raises_itself(unit, scope, node) for node in ast.walk(expr))
+    return any(raises_itself(unit, scope, node) for node in nodes_of(expr))
 
 
 def fault_of(scope: Scope, op: ast.operator, node: ast.AST, text: str = "") -> Fault:
@@ -186,7 +186,7 @@ def is_range(scope: Scope, value: ast.expr) -> bool:
 
 def _assigned(tree: ast.FunctionDef, name: str) -> Iterator[ast.expr | None]:
     """All that a function assigns to a name; None for a value that is not looked at."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Assign():
                 for target in node.targets:
@@ -217,5 +217,5 @@ def _parts(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr | 
             yield from _parts(part, value.elts[position], name)
         elif isinstance(part, ast.Name) and part.id == name:
             yield ast.Subscript(value, ast.Constant(position), ast.Load())
-        elif any(isinstance(child, ast.Name) and child.id == name for child in ast.walk(part)):
+        elif any(isinstance(child, ast.Name) and child.id == name for child in nodes_of(part)):
             yield None

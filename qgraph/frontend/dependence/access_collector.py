@@ -34,6 +34,7 @@ from qgraph.operations.combinations import combined_by
 from qgraph.operations.table import OPERATIONS, operation
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import FALSE, ONE, UNDECIDED, ZERO, Condition, Poly, Symbol, all_of, any_of
+from qgraph.source import nodes_of
 
 # The variables of an inner loop, whether it is known to run, and what its target holds.
 _Iterations = tuple[tuple[Variable, ...], bool, Value]
@@ -143,7 +144,7 @@ class _Walker(Caller):
             if case.guard is not None:
                 self.guarded(case.guard)
         self.branches([case.body for case in node.cases] + [[]])
-        leaves = any(isinstance(child, ast.Break | ast.Continue | ast.Raise | ast.Return) for child in ast.walk(node))
+        leaves = any(isinstance(child, ast.Break | ast.Continue | ast.Raise | ast.Return) for child in nodes_of(node))
         self.path = all_of(outer, UNDECIDED) if leaves else outer
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -170,9 +171,9 @@ class _Walker(Caller):
 
     def is_repeatable(self, node: ast.AST) -> bool:
         """Whether evaluating ``node`` twice is the same as once: it assigns nothing, and calls only what does not either."""
-        if any(isinstance(child, ast.NamedExpr) for child in ast.walk(node)):
+        if any(isinstance(child, ast.NamedExpr) for child in nodes_of(node)):
             return False
-        return all(_is_repeatable(self.resolve(call.func)) for call in ast.walk(node) if isinstance(call, ast.Call))
+        return all(_is_repeatable(self.resolve(call.func)) for call in nodes_of(node) if isinstance(call, ast.Call))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         sign = OPERATIONS.by_syntax[type(node.op)].symbol
@@ -224,7 +225,7 @@ class _Walker(Caller):
         Induction variables of a loop of ``counted`` variables are known.
         """
         sure = sure and not may_leave(body)
-        returns = any(isinstance(child, ast.Return | ast.Raise) for statement in body for child in ast.walk(statement))
+        returns = any(isinstance(child, ast.Return | ast.Raise) for statement in body for child in nodes_of(statement))
         changed = names_assigned(body).keys() | (names_assigned([test_]).keys() if test_ is not None else frozenset())
         head = {name: vague([held]) if name in changed else held for name, held in self.env.items()}
         grown = self.grown(body, counted, target) if sure and counted and target is not None else {}
@@ -334,7 +335,7 @@ def _is_repeatable(function: object) -> bool:
     if not isinstance(function, Function):
         return operation(function).pure
     own = {*names_assigned(function.tree.body), *(each.arg for each in function.tree.args.args)}
-    for node in ast.walk(function.tree):
+    for node in nodes_of(function.tree):
         if isinstance(node, ast.AugAssign | ast.Raise):
             return False
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):

@@ -10,6 +10,7 @@ from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.ir.trees import names_in
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, floor_div, trips
+from qgraph.source import children_of, nodes_of
 
 
 class Induction:
@@ -42,7 +43,7 @@ class Induction:
                 before = found.get(name, ZERO)
                 found[name] = None if skipped or added is None or before is None else before + added
             self._pass(statement)
-            skipped = skipped or any(isinstance(child, ast.Continue) for child in ast.walk(statement))
+            skipped = skipped or any(isinstance(child, ast.Continue) for child in nodes_of(statement))
         return found
 
     def _of_statement(self, statement: ast.stmt) -> dict[str, Poly | None]:
@@ -117,7 +118,7 @@ def may_leave(body: Iterable[ast.AST]) -> bool:
 def _leaves(node: ast.AST) -> bool:
     if isinstance(node, ast.For | ast.While):
         # Its own breaks stay inside; those in its else clause are the outer loop's.
-        return any(isinstance(child, ast.Return | ast.Raise) for child in ast.walk(node)) or may_leave(node.orelse)
+        return any(isinstance(child, ast.Return | ast.Raise) for child in nodes_of(node)) or may_leave(node.orelse)
     if isinstance(node, ast.expr):
         return False
-    return isinstance(node, ast.Break | ast.Raise | ast.Return) or may_leave(ast.iter_child_nodes(node))
+    return isinstance(node, ast.Break | ast.Raise | ast.Return) or may_leave(children_of(node))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 from qgraph.frontend.dependence.access_collector import collect
@@ -19,7 +19,8 @@ from qgraph.ir.verdicts import Race, Verdict, refusal
 from qgraph.polyhedral.dependence_test import answer_to
 from qgraph.polyhedral.questions import UNDECIDED, Answer, Question, Variable
 from qgraph.polyhedral.symbolic_integers import Poly, symbols_of, word_of
-from qgraph.source import Span
+from qgraph.records import dataclass
+from qgraph.source import Span, nodes_of
 
 # Why a loop is independent that may still reduce.
 NOTHING_WRITTEN = "it writes no array"
@@ -243,7 +244,7 @@ def _way_out(facts: LoopFacts) -> str:
     """What ends the doubt about a loop."""
     words = facts.text.strip()
     ways = f"say `qgraph.parallel({words})` if you know that it may, or `qgraph.serial({words})` to run the iterations in order"
-    for node in (child for statement in facts.body for child in ast.walk(statement)):
+    for node in (child for statement in facts.body for child in nodes_of(statement)):
         match node:
             case ast.If(
                 test=ast.Compare(ops=[ast.Lt() | ast.Gt() as op]) as test, body=[ast.Assign(targets=[target], value=value)]

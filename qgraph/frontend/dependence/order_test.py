@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from qgraph.frontend.dependence.access_collector import collect
@@ -11,6 +11,7 @@ from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
 from qgraph.polyhedral.dependence_test import answer_to
 from qgraph.polyhedral.questions import Order, Question, Reach, Variable
 from qgraph.polyhedral.symbolic_integers import HOST_KINDS, ONE, UNDECIDED, Poly, Symbol, symbols_of
+from qgraph.records import dataclass
 
 _KNOWN = (*HOST_KINDS, "serial", "variable", "derived")
 

@@ -58,7 +58,7 @@ from qgraph.polyhedral.symbolic_integers import (
     all_of,
     any_of,
 )
-from qgraph.source import Span
+from qgraph.source import Span, children_of, nodes_of
 
 _METADATA = frozenset({"shape", "size", "ndim", "dtype", "itemsize", "nbytes", "strides"})
 
@@ -99,9 +99,9 @@ class Evaluator:
         """A statement of no interest here (or refused elsewhere): its parts, each of which may not run."""
         outer = self.path
         self.path = all_of(outer, UNDECIDED)
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             if isinstance(child, ast.arguments):
-                self.env.update((place.arg, UNKNOWN) for place in ast.walk(child) if isinstance(place, ast.arg))
+                self.env.update((place.arg, UNKNOWN) for place in nodes_of(child) if isinstance(place, ast.arg))
             elif isinstance(child, ast.stmt):
                 self.statement(child)
             elif isinstance(child, ast.expr):

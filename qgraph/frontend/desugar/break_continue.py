@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.ir.trees import assign, at_place, load
+from qgraph.records import dataclass
 
 LOOPS = (ast.For, ast.While)
 _Node = TypeVar("_Node", bound=ast.AST)
 _Block = tuple[list[ast.stmt], frozenset[str]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LoopBody:
     """A loop's body without `break` and `continue`; ``broke`` names the flag that a `break` sets, if there is one."""
 

@@ -11,7 +11,7 @@ from qgraph.frontend.inference.ranks import known_object, rank
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.trees import at_place, load, stored
-from qgraph.source import as_written, standing_for
+from qgraph.source import as_written, nodes_of, standing_for
 
 LOOP_WORDS = (language.serial, language.parallel)
 Parts = list[tuple[ast.expr, ast.expr]]
@@ -73,7 +73,7 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
 
 def _variable(scope: Scope) -> str:
     """A name for the number of an element, in messages too; the function has no such name."""
-    taken = {child.id for child in ast.walk(scope.source.tree) if isinstance(child, ast.Name)} | scope.names.keys()
+    taken = {child.id for child in nodes_of(scope.source.tree) if isinstance(child, ast.Name)} | scope.names.keys()
     return next(name for name in ("position", *(f"position{k}" for k in range(2, len(taken) + 3))) if name not in taken)
 
 

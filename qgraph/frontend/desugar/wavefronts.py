@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qgraph import language
 from qgraph.frontend.inference.indexing import word
@@ -21,7 +21,8 @@ from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.trees import assign, at_place, load, names_in, parsed, stored, with_names
 from qgraph.polyhedral.symbolic_integers import ONE, ZERO, Poly, Symbol
-from qgraph.source import copied, standing_for
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of, standing_for
 
 # The number of the front, in polynomials and in the loops that are made.
 FRONT = Symbol.of("_front", "argument")
@@ -121,7 +122,7 @@ def _signed(over: _Range) -> Poly:
 
 def _nest(scope: Scope, node: ast.For) -> tuple[_Range, list[_Item]] | None:
     outer = _range(scope, node, language.serial)
-    if outer is None or any(isinstance(child, _IN_ORDER) for child in ast.walk(node)):
+    if outer is None or any(isinstance(child, _IN_ORDER) for child in nodes_of(node)):
         return None
     items: list[_Item] = []
     for statement in node.body:
@@ -184,15 +185,15 @@ def _affine(node: ast.expr) -> Poly | None:
                 return one + other if isinstance(op, ast.Add) else one - other
             if one.constant is not None or other.constant is not None:
                 return one * other
-    whole = all(isinstance(child, _OF_HOST) for child in ast.walk(node))
-    shapes = [child for child in ast.walk(node) if isinstance(child, ast.Subscript)]
+    whole = all(isinstance(child, _OF_HOST) for child in nodes_of(node))
+    shapes = [child for child in nodes_of(node) if isinstance(child, ast.Subscript)]
     if not whole or not all(isinstance(each.value, ast.Attribute) and each.value.attr == "shape" for each in shapes):
         return None
     return Poly.symbol(f"({ast.unparse(node)})", "argument")
 
 
 def _holds_serial(scope: Scope, statements: Iterable[ast.stmt]) -> bool:
-    calls = (child for each in statements for child in ast.walk(each) if isinstance(child, ast.Call))
+    calls = (child for each in statements for child in nodes_of(each) if isinstance(child, ast.Call))
     return any(quietly_static(scope, call.func) == Value(language.serial) for call in calls)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from qgraph.polyhedral.symbolic_integers import (
     select,
     symbols_of,
 )
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal
 
 from qgraph.frontend.facts.abstract_values import Value
 from qgraph.polyhedral.questions import Reach, Variable
 from qgraph.polyhedral.symbolic_integers import Condition, Poly
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Value
 from qgraph.frontend.names.scope import Scope
+from qgraph.records import dataclass
 
 # Reductions that have an axis, and of these the ones that take one axis or all.
 ALONG_AXES = frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import dataclass
 from types import BuiltinFunctionType
 from typing import cast
 
@@ -18,7 +17,8 @@ from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.trees import load, operands_of, with_operands
 from qgraph.operations.table import is_one_of
-from qgraph.source import as_written, copied
+from qgraph.records import dataclass
+from qgraph.source import as_written, children_of, copied, nodes_of
 
 _FUNCTIONS: tuple[object, ...] = (
     *(min, max, abs, int, float, len, round),
@@ -105,14 +105,14 @@ def _is_rounded(unit: ProgramBuilder, node: ast.AST) -> bool:
         return isinstance(type_, ScalarType) and np.dtype(type_.dtype).kind == "f"
     if isinstance(node, ast.Constant):
         return isinstance(node.value, float)
-    return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in ast.iter_child_nodes(node))
+    return isinstance(node, ast.Div) or any(_is_rounded(unit, child) for child in children_of(node))
 
 
 def _may_wrap(unit: ProgramBuilder, node: ast.AST) -> bool:
     """Whether the host may find another integer than the device, with its 64 bits: of products, or of NumPy's scalars."""
-    leaves = [unit.leaves[child.id].type for child in ast.walk(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
+    leaves = [unit.leaves[child.id].type for child in nodes_of(node) if isinstance(child, ast.Name) and child.id in unit.leaves]
     scalars = [kind for kind in leaves if isinstance(kind, ScalarType)]
-    grows = any(isinstance(child, _GROWING) for child in ast.walk(node))
+    grows = any(isinstance(child, _GROWING) for child in nodes_of(node))
     return any(grows or (not kind.weak and kind.dtype not in ("int64", "bool")) for kind in scalars)
 
 
@@ -205,7 +205,7 @@ def surely_runs(unit: ProgramBuilder, scope: Scope, node: ast.For) -> bool:
 def _has_iterations(unit: ProgramBuilder, scope: Scope, axis: WrittenAxis) -> bool:
     parts = [host_expression(unit, scope, part) for part in (axis.start, axis.stop, axis.step)]
     known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or any(isinstance(child, (ast.Name, ast.Div)) for part in known for child in ast.walk(part)):
+    if len(known) < len(parts) or any(isinstance(child, (ast.Name, ast.Div)) for part in known for child in nodes_of(part)):
         return False
     start, stop, step = (eval(compile(ast.Expression(part), "<range>", "eval")) for part in known)  # integers alone
     return step != 0 and len(range(start, stop, step)) > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import ArgumentError, KernelTypeError
@@ -12,7 +11,8 @@ from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, 
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import Fault
-from qgraph.source import Span, as_written, copied
+from qgraph.records import dataclass
+from qgraph.source import Span, as_written, copied, nodes_of
 
 _LOOP_WORDS = (language.serial, language.parallel)
 _ZERO_STEP = "the step of a range is 0"
@@ -158,6 +158,6 @@ def _length(scope: Scope, argument: ast.Starred) -> int:
 
 def relocate(tree: ast.expr, node: ast.AST) -> ast.expr:
     """``tree`` with every position that of ``node``: it came from another line."""
-    for child in ast.walk(tree):
+    for child in nodes_of(tree):
         ast.copy_location(child, node)
     return tree

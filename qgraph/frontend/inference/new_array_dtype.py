@@ -18,6 +18,7 @@ from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.slots import Slot
 from qgraph.language import Func
+from qgraph.source import nodes_of
 
 # What a real number of an unknown type may be like: where all give one dtype, it is that.
 _REAL = (True, 1, 1.0, np.int64(1), np.float64(1))
@@ -107,7 +108,7 @@ def _makes_complex(sources: Iterable[SourceFunction], seen: set[object]) -> bool
         if source.function in seen:
             continue
         seen.add(source.function)
-        for node in ast.walk(source.tree):
+        for node in nodes_of(source.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, complex):
                 return True
             name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

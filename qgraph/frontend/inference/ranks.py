@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +21,8 @@ from qgraph.ir.trees import MEMBERSHIP, at_place, constants_of, operands_of, par
 from qgraph.language import Func
 from qgraph.operations.library_functions import LibraryFunction, library_function
 from qgraph.operations.table import OPERATIONS, operation
-from qgraph.source import as_written, copied
+from qgraph.records import dataclass
+from qgraph.source import as_written, copied, nodes_of
 
 
 def known(scope: Scope, node: ast.expr) -> Binding | None:
@@ -424,7 +424,7 @@ def may_be_tuple(scope: Scope, value: ast.expr) -> bool:
         case ast.Call(func=func):
             function = known_object(scope, func)
             if isinstance(function, Func):
-                returned = [node.value for node in ast.walk(function.source.tree) if isinstance(node, ast.Return)]
+                returned = [node.value for node in nodes_of(function.source.tree) if isinstance(node, ast.Return)]
                 return any(isinstance(each, (ast.Tuple, ast.Name, ast.Call, ast.IfExp)) for each in returned)
             return not (operation(function).pure or isinstance(function, type) or reduction(scope, value))
         case ast.Attribute(attr=attr):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-from dataclasses import dataclass
 
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import array_operands
@@ -23,7 +22,8 @@ from qgraph.frontend.names.bindings import LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.trees import at_place, operands_of, parts_of, with_operands
-from qgraph.source import standing_for
+from qgraph.records import dataclass
+from qgraph.source import nodes_of, standing_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def masked(scope: Scope, node: ast.expr) -> Masked | None:
     selection = as_selection(scope, node)
     if selection is not None and not isinstance(node, ast.Subscript):
         node = selection
-    first = next((child for child in ast.walk(node) if only_mask(scope, child) is not None), None)
+    first = next((child for child in nodes_of(node) if only_mask(scope, child) is not None), None)
     if not isinstance(first, ast.Subscript):
         return None
     value = unmasked(scope, node, first)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import ast
 import builtins
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from qgraph.ir.artifacts import FEW_INSIDE
 from qgraph.ir.program import Branch, Loop, Statement, Task, TaskStatement
 from qgraph.ir.trees import call_of, names_in, operands_of, parsed, parts_of, with_operands
 from qgraph.operations import intrinsics
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 # More inner iterations than this make no difference, and it fits 64 bits whatever the arguments are.
 _MOST = 1 << 30
@@ -168,7 +169,7 @@ def _look(task: Task, statements: Sequence[ast.stmt], before: list[ast.stmt], fo
 
 
 def _has_loops(statements: Iterable[ast.stmt]) -> bool:
-    return any(isinstance(node, (ast.For, ast.While)) for each in statements for node in ast.walk(each))
+    return any(isinstance(node, (ast.For, ast.While)) for each in statements for node in nodes_of(each))
 
 
 def _assigned(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
@@ -192,7 +193,7 @@ class _Read:
 
 def _reads(unit: ProgramBuilder, task: Task, loop: ast.For) -> Iterator[_Read]:
     for statement in loop.body:
-        for node in ast.walk(statement):
+        for node in nodes_of(statement):
             if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
                 continue
             leaf = unit.leaves.get(node.value.id)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
 from qgraph.ir.slots import Slot
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from qgraph.errors import KernelSyntaxError
-from qgraph.source import Span
+from qgraph.source import Span, children_of, nodes_of
 
 
 def names_assigned(statements: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
@@ -65,7 +65,7 @@ def _parts_that_bind(node: ast.stmt) -> list[tuple[ast.AST, ...]]:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
             if len(targets) == len(values) and not any(isinstance(each, ast.Starred) for each in (*targets, *values)):
                 return list(zip(targets, values, strict=True))
-    return [tuple(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))]
+    return [tuple(child for child in children_of(node) if not isinstance(child, ast.stmt))]
 
 
 def names_read(statements: Iterable[ast.AST]) -> set[str]:
@@ -94,7 +94,7 @@ def preorder(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     while left:
         node = left.pop()
         yield node
-        left += [*ast.iter_child_nodes(node)][::-1]
+        left += children_of(node)[::-1]
 
 
 def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str, names: Mapping[str, object] | None = None) -> None:
@@ -266,7 +266,7 @@ class _Flow:
         return result if complete else _meet(result, state)
 
     def pattern(self, node: ast.pattern, state: frozenset[str]) -> frozenset[str]:
-        for child in ast.walk(node):
+        for child in nodes_of(node):
             if isinstance(child, ast.expr):
                 self.expression(child, state)
         return state | names_assigned([node]).keys()
@@ -326,7 +326,7 @@ class _Flow:
                 return self.children(node, state)
 
     def children(self, node: ast.AST, state: frozenset[str]) -> frozenset[str]:
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             state = self.expression(child, state) if isinstance(child, ast.expr) else self.children(child, state)
         return state
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import name_read, needed_before, preorder
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.ir.trees import stored
-from qgraph.source import standing_for
+from qgraph.records import dataclass
+from qgraph.source import children_of, nodes_of, standing_for
 
 __all__ = ["ADDED", "Frame", "Structure", "occurrences"]
 
@@ -66,7 +66,7 @@ class Frame:
         self.values: dict[str, list[ast.expr]] = {}
         self._scalars: dict[str, ScalarRef] = {}
         # A parameter is assigned by the call.
-        self._assignments: Counter[str] = Counter(node.arg for node in ast.walk(tree.args) if isinstance(node, ast.arg))
+        self._assignments: Counter[str] = Counter(node.arg for node in nodes_of(tree.args) if isinstance(node, ast.arg))
         self._uses = occurrences(tree.body) + self._assignments
         self._nested: set[str] = set()
         self._names_assigned: set[str] = set()
@@ -89,7 +89,7 @@ class Frame:
                 if nested:
                     self._nested.add(node.id)
             inside = nested or isinstance(node, _COMPOUND)
-            self._collect(ast.iter_child_nodes(node), nested=inside)
+            self._collect(children_of(node), nested=inside)
 
     def _note_values(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -160,10 +160,10 @@ def _read_outside_their_loops(statements: Iterable[ast.AST], own: frozenset[str]
             found |= _read_outside_their_loops((node.iter, *node.orelse), own)
             found |= _read_outside_their_loops(node.body, own.union(occurrences([node.target])))
         else:
-            found |= _read_outside_their_loops(ast.iter_child_nodes(node), own)
+            found |= _read_outside_their_loops(children_of(node), own)
     return found
 
 
 def occurrences(statements: Iterable[ast.AST]) -> Counter[str]:
     """How often each name is read or written under ``statements``."""
-    return Counter(child.id for node in statements for child in ast.walk(node) if isinstance(child, ast.Name))
+    return Counter(child.id for node in statements for child in nodes_of(node) if isinstance(child, ast.Name))

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from qgraph.ir.trees import load, parsed
 from qgraph.language import Func
 from qgraph.polyhedral.questions import Variable
 from qgraph.polyhedral.symbolic_integers import Poly, Symbol
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 # Names that the frontend adds at kernel level begin with this; no Python identifier of a user does. After a user's name comes

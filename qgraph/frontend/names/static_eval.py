@@ -21,7 +21,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, part_of
 from qgraph.ir.argument_types import ArrayType, StructType
 from qgraph.ir.trees import load
-from qgraph.source import as_written, copied
+from qgraph.source import as_written, copied, nodes_of
 
 
 class Names(Protocol):
@@ -208,7 +208,7 @@ _PURE = frozenset(
 
 def _is_settled(expression: ast.Expression, values: Iterable[object]) -> bool:
     """Whether an expression has the same value as long as its names stand for the same objects."""
-    nodes = [*ast.walk(expression)]
+    nodes = [*nodes_of(expression)]
     calls = any(isinstance(node, ast.Call) for node in nodes)
     named = not calls and not any(isinstance(node, ast.Attribute) for node in nodes)
     return all(_is_fixed(value, named) for value in values)

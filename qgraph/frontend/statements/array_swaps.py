@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qgraph.errors import KernelSyntaxError, KernelTypeError
 from qgraph.frontend.names.bindings import LeafRef, Poisoned, ViewRef
@@ -21,6 +21,7 @@ from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
 from qgraph.ir.trees import parsed
+from qgraph.records import dataclass
 from qgraph.source import copied
 
 

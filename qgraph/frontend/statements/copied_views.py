@@ -15,6 +15,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, StructRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.program import HOST, Branch, Loop, Statement, effects_of
+from qgraph.source import nodes_of
 
 _HINT = "copy the elements where it is made, np.copy(...), as NumPy does then, too"
 # Of these one statement of a plan may read after it has written.
@@ -64,7 +65,7 @@ def _reads_late(scope: Scope, node: ast.stmt, copies: Iterable[str]) -> bool:
     if not isinstance(node, ast.Assign):
         return isinstance(node, _COMPOUND)
     several = len(node.targets) > 1 or isinstance(node.targets[0], (ast.Tuple, ast.List))
-    names = {each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    names = {each.id for target in node.targets for each in nodes_of(target) if isinstance(each, ast.Name)}
     return several and any(_is_of(scope.names[name], copy) for name in names & scope.names.keys() for copy in copies)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import Body
@@ -20,6 +19,7 @@ from qgraph.ir.program import MANY, Counter, Task
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import assign, call_of, load
 from qgraph.operations import intrinsics
+from qgraph.records import dataclass
 from qgraph.source import Span, as_written, copied
 
 

@@ -39,7 +39,7 @@ from qgraph.frontend.statements.returns import (
 from qgraph.ir.argument_types import StructType
 from qgraph.ir.trees import assign, at_place, index_with, load, names_in, parts_of
 from qgraph.language import Func
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 
 def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
@@ -184,7 +184,7 @@ def _held_bound(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
 def bounds_call(region: Region, found: LoopCall) -> bool:
     """Whether a bound of a range calls what may write arrays, or reduces one: both happen once, in their order."""
     unknown = [part for part in found.call.args if host_expression(region.unit, found.scope, part) is None]
-    calls = [child for part in unknown for child in ast.walk(part) if isinstance(child, ast.Call)]
+    calls = [child for part in unknown for child in nodes_of(part) if isinstance(child, ast.Call)]
     return any(callee(found.scope, call) is not None or is_opaque(found.scope, call) for call in calls) or any(
         has_calls(region, found.scope, part) for part in unknown
     )
@@ -198,7 +198,7 @@ def evaluated(region: Region, scope: Scope, node: ast.expr, *, among_arrays: boo
     """
     if isinstance(node, ast.Call) and made_array(scope, node) is not None:
         return evaluated_arguments(region, scope, node)
-    among_arrays = (among_arrays or rank(scope, node) > 0) and any(is_opaque(scope, child) for child in ast.walk(node))
+    among_arrays = (among_arrays or rank(scope, node) > 0) and any(is_opaque(scope, child) for child in nodes_of(node))
     if not (among_arrays or has_calls(region, scope, node)) or host_expression(region.unit, scope, node) is not None:
         return node
     result: ast.expr = _Calls(region, scope).visit(copied(node))
@@ -236,7 +236,7 @@ def in_order(region: Region, scope: Scope, nodes: Sequence[ast.expr], *, before:
 
 def has_calls(region: Region, scope: Scope, node: ast.AST) -> bool:
     """Whether something in ``node`` has to be computed before it: a call, or a reduction of arrays."""
-    return any(_is_made(region, scope, child) for child in ast.walk(node))
+    return any(_is_made(region, scope, child) for child in nodes_of(node))
 
 
 def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
@@ -424,7 +424,7 @@ class _Calls(ast.NodeTransformer):
 
     def _stated(self, statements: list[ast.stmt], name: str, node: ast.expr) -> ast.expr:
         """What runs in some cases only, as statements that leave the value under ``name``."""
-        for child in (child for statement in statements for child in ast.walk(statement)):
+        for child in (child for statement in statements for child in nodes_of(statement)):
             if isinstance(child, ast.Name) and child.id == name:
                 standing_for(child, node)
         self._region.block(self._scope, statements)
@@ -463,7 +463,7 @@ def held(region: Region, scope: Scope, node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Slice):
         parts = (None if part is None else held(region, scope, part) for part in (node.lower, node.upper, node.step))
         return ast.copy_location(ast.Slice(*parts), node)
-    is_read = any(isinstance(child, (ast.Subscript, ast.Call)) for child in ast.walk(node))
+    is_read = any(isinstance(child, (ast.Subscript, ast.Call)) for child in nodes_of(node))
     if not is_read and (rank(scope, node) == 0 or is_place(scope, node)):
         return node
     name = f"{ADDED}held{len(region.unit.slots)}_{node.lineno}_{node.col_offset}"

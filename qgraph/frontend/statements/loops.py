@@ -32,7 +32,7 @@ from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Loop, Task
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import assign, at_place, load, names_in, parsed
-from qgraph.source import Span, as_written, copied, standing_for
+from qgraph.source import Span, as_written, copied, nodes_of, standing_for
 
 
 def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
@@ -88,7 +88,7 @@ def _or_in_order(error: KernelSyntaxError, scope: Scope, node: ast.For, found: L
     instead = f"or let the iterations run in order, `for {as_written(node.target)} in qgraph.serial({as_written(iterated)})`"
     place = error.span
     assert place is not None
-    inner = (each for part in node.body for each in ast.walk(part) if isinstance(each, ast.For))
+    inner = (each for part in node.body for each in nodes_of(part) if isinstance(each, ast.For))
     if place.file == scope.file and any(each.lineno < place.line <= (each.end_lineno or 0) for each in inner):
         instead += ", and those of the loops in it that are around this line"
     return KernelSyntaxError(error.found, place, also=error.also, hint=f"{error.hint}; {instead}")
@@ -195,7 +195,7 @@ def _test_first(region: Region, scope: Scope, node: ast.While) -> None:
 
 def _test_again(inner: Region, scope: Scope, lowered: LoopBody, node: ast.While) -> ast.expr:
     """The test after an iteration: a ``break`` leaves it out, which shows where it changes arrays or is of nothing."""
-    calls = [child for child in ast.walk(node.test) if isinstance(child, ast.Call)]
+    calls = [child for child in nodes_of(node.test) if isinstance(child, ast.Call)]
     changed = names_assigned(node.body).keys()
     shows = any(is_inlined(inner.unit, scope, call) or _may_be_of_nothing(scope, call, changed) for call in calls)
     if lowered.broke is None or not shows:
@@ -210,7 +210,7 @@ def _may_be_of_nothing(scope: Scope, call: ast.Call, changed: Collection[str]) -
     """Whether ``call`` is an extreme, which nothing has, of a part of an array that names in ``changed`` or a mask tell."""
     if reduction(scope, call) not in ("min", "max", "argmin", "argmax", "ptp"):
         return False
-    parts = [child.slice for child in ast.walk(call) if isinstance(child, ast.Subscript)]
+    parts = [child.slice for child in nodes_of(call) if isinstance(child, ast.Subscript)]
     return any(names_in(part) & set(changed) or rank(scope, part) for part in parts)
 
 
@@ -321,7 +321,7 @@ def _refuse_stale(scope: Scope, inner: Scope, node: ast.For | ast.While) -> None
 
 
 def _read(statements: Sequence[ast.stmt]) -> set[str]:
-    nodes = (child for statement in statements for child in ast.walk(statement))
+    nodes = (child for statement in statements for child in nodes_of(statement))
     return {child.id for child in nodes if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)}
 
 
@@ -358,7 +358,7 @@ def _with_own_variables(node: ast.For) -> ast.For:
         return node
     node = copied(node)
     first: list[ast.stmt] = []
-    for place in ast.walk(node.target):
+    for place in nodes_of(node.target):
         if isinstance(place, ast.Name) and place.id in changed:
             first.append(assign(place.id, load(f"{ADDED}{place.id}"), node.target))
             place.id = f"{ADDED}{place.id}"

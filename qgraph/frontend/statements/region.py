@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
@@ -46,7 +45,8 @@ from qgraph.ir.program import Statement, Task, TaskStatement
 from qgraph.language import Func
 from qgraph.nodes.registry import statement_of_word
 from qgraph.operations.table import is_one_of
-from qgraph.source import Span, as_written
+from qgraph.records import dataclass
+from qgraph.source import Span, as_written, nodes_of
 
 Handler = Callable[["Region", Scope, ast.stmt], None]
 
@@ -135,7 +135,7 @@ def needs_region(unit: ProgramBuilder, scope: Scope, nodes: Iterable[ast.AST]) -
     name, or a word for the host.
     """
     nodes = list(nodes)
-    inside = [child for node in nodes for child in ast.walk(node)]
+    inside = [child for node in nodes for child in nodes_of(node)]
     # Variables of loops over ranges are one index each, wherever they have a value.
     counters = {name: Private(name) for child in inside for name in _counters(scope, child)}
     within = scope.inner(counters)
@@ -248,7 +248,7 @@ def is_inlined(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
 
 def calls_func(unit: ProgramBuilder, scope: Scope, *nodes: ast.expr) -> bool:
     """Whether one of ``nodes`` has a call in it that may change arrays: one that is inlined, or opaque."""
-    calls = (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Call))
+    calls = (child for node in nodes for child in nodes_of(node) if isinstance(child, ast.Call))
     return any(is_inlined(unit, scope, call) or is_opaque(scope, call) for call in calls)
 
 
@@ -265,7 +265,7 @@ def _stores(scope: Scope, node: ast.Call, calling: tuple[Func, ...]) -> bool:
         return False
     source = found[0].source
     inner = scope.of(source, {})
-    for child in ast.walk(source.tree):
+    for child in nodes_of(source.tree):
         if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store):
             return True
         if not isinstance(child, ast.Call):

@@ -21,7 +21,7 @@ from qgraph.frontend.statements.region import callee
 from qgraph.ir.trees import assign, at_place, load, stored
 from qgraph.operations import vectors
 from qgraph.operations.table import is_one_of
-from qgraph.source import as_written, standing_for
+from qgraph.source import as_written, nodes_of, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ def lower_returns(
     Raises:
         KernelSyntaxError: returns of different shapes, or a path to the end without one.
     """
-    returns = [child for node in statements for child in ast.walk(node) if isinstance(child, ast.Return)]
+    returns = [child for node in statements for child in nodes_of(node) if isinstance(child, ast.Return)]
     if not returns:
         return statements
     lowering = _Returns(scope, is_parallel)
@@ -138,7 +138,7 @@ def _structure_of_call(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> St
         return None
     source = found[0].source
     inner = scope.of(source, {name: Value(None) for name in source.signature.parameters}, Frame(unit, source.tree))
-    returns = [child for child in ast.walk(source.tree) if isinstance(child, ast.Return)]
+    returns = [child for child in nodes_of(source.tree) if isinstance(child, ast.Return)]
     unit.calling.append(found[0])
     structure = _Returns(inner, _never).structure(returns[0]) if returns else None
     unit.calling.pop()
@@ -352,7 +352,7 @@ def _with_rest(node: ast.If, rest: list[ast.stmt]) -> ast.If:
 
 
 def _returns(node: ast.stmt) -> bool:
-    return any(isinstance(child, ast.Return) for child in ast.walk(node))
+    return any(isinstance(child, ast.Return) for child in nodes_of(node))
 
 
 def _always(statements: Sequence[ast.stmt]) -> bool:

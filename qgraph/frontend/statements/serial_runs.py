@@ -21,7 +21,7 @@ from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.program import Effects, Task
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import assign, at_place, call_of, load, names_in, stored
-from qgraph.source import Span, as_written
+from qgraph.source import Span, as_written, nodes_of
 
 
 class SerialRun:
@@ -222,7 +222,7 @@ def _check_number(scope: Scope, name: str, node: ast.stmt) -> None:
 
 def _check_targets(scope: Scope, node: ast.stmt) -> None:
     """A store into a Python tuple or number is no store into an array."""
-    for child in ast.walk(node):
+    for child in nodes_of(node):
         if not isinstance(child, ast.Subscript) or not isinstance(child.ctx, ast.Store):
             continue
         base = child.value

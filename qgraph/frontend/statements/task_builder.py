@@ -35,7 +35,7 @@ from qgraph.ir.trees import call_of, load
 from qgraph.operations import intrinsics
 from qgraph.polyhedral.array_sections import Section
 from qgraph.polyhedral.symbolic_integers import Poly
-from qgraph.source import Span, as_written, copied
+from qgraph.source import Span, as_written, copied, nodes_of
 
 
 def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared: bool) -> tuple[Task | None, Task]:
@@ -311,7 +311,7 @@ class _Bounds:
         """Array leaves that the bounds read."""
         arrays = self._unit.array_dimensions()
         # The count is made of all three bounds. Extents are no memory.
-        nodes = [node for axis in self._device for node in ast.walk(axis.count)]
+        nodes = [node for axis in self._device for node in nodes_of(axis.count)]
         sized = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "shape"}
         names = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in sized}
         return frozenset(self._unit.same.get(name, name) for name in names & arrays.keys())
@@ -385,7 +385,7 @@ def trip_source(unit: ProgramBuilder, start: ast.expr, stop: ast.expr, step: ast
 
 def _has_numpy_scalars(unit: ProgramBuilder, bounds: Iterable[ast.expr]) -> bool:
     """Whether a NumPy scalar is in these expressions of the host, passed or compiled in."""
-    for node in (child for bound in bounds for child in ast.walk(bound) if isinstance(child, ast.Name)):
+    for node in (child for bound in bounds for child in nodes_of(bound) if isinstance(child, ast.Name)):
         leaf = unit.leaves.get(node.id)
         if isinstance(unit.host_names.get(node.id), np.generic):
             return True
@@ -434,7 +434,7 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
 def _refuse_whole_arrays(scope: Scope, statements: list[ast.stmt]) -> None:
     """`x += 1` of an array in a parallel loop: in Python every iteration changes all of its elements."""
     again = names_bound_again(statements)
-    for update in (child for each in statements for child in ast.walk(each) if isinstance(child, ast.AugAssign)):
+    for update in (child for each in statements for child in nodes_of(each) if isinstance(child, ast.AugAssign)):
         name = update.target.id if isinstance(update.target, ast.Name) else ""
         bound = scope.names.get(name)
         if isinstance(bound, LeafRef) and bound.is_array and name not in again:
@@ -494,7 +494,7 @@ def _slot_reads(body: Body) -> Effects:
 
 def locate(statement: ast.AST, span: Span) -> None:
     """Let what has no place in the user's source stand at ``span``."""
-    for child in ast.walk(statement):
+    for child in nodes_of(statement):
         if isinstance(child, (ast.stmt, ast.expr)) and not hasattr(child, "lineno"):
             child.lineno, child.col_offset = span.line, span.column
             child.end_lineno, child.end_col_offset = span.end_line, span.end_column

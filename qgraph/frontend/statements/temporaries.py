@@ -22,7 +22,7 @@ from qgraph.ir.program import Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import call_of, load, names_in, stored
 from qgraph.language import ndrange
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 _DEFAULT = "float64"
 
@@ -274,7 +274,7 @@ def _fill(region: Region, scope: Scope, leaf: Leaf, value: ast.expr, node: ast.e
         if len(names) == 1:
             target.slice = load("_z0")
         statement = ast.For(over, call_of(word, *extents), [statement], [])
-    for child in ast.walk(statement):
+    for child in nodes_of(statement):
         if isinstance(child, (ast.expr, ast.stmt)):
             ast.copy_location(child, node)
     region.block(scope, [statement])

@@ -18,12 +18,13 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.ir.faults import FAULTS
 from qgraph.ir.program import Loop, Task, TaskStatement
 from qgraph.polyhedral.symbolic_integers import Symbol
+from qgraph.source import nodes_of
 
 
 def chosen(fronts: Fronts, scope: Scope, node: ast.For) -> tuple[Schedule | None, bool]:
     """The schedule of a serial loop, if it gets one; and whether a loop in it does."""
     inside = False
-    for child in ast.walk(node):
+    for child in nodes_of(node):
         if not isinstance(child, ast.For):
             continue
         place = scope.span(child)

@@ -13,7 +13,7 @@ import tokenize
 import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
@@ -22,7 +22,8 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.syntax.unsupported_syntax import reject
 from qgraph.frontend.syntax.walrus import purity, without_walrus
 from qgraph.language import ArrayAnnotation
-from qgraph.source import Span
+from qgraph.records import dataclass
+from qgraph.source import Span, nodes_of
 from qgraph.stack import compiling
 
 
@@ -80,7 +81,7 @@ class _Tree:
     def __init__(self, tree: ast.FunctionDef, file: str, names: Mapping[str, object]) -> None:
         self._written, self._file = tree, file
         self._is_pure = purity(names)
-        nodes = [*ast.walk(tree)]
+        nodes = [*nodes_of(tree)]
         has_any = any(isinstance(node, ast.NamedExpr) for node in nodes)
         self._calls = [node for node in nodes if has_any and isinstance(node, ast.Call)]
         self._read()
@@ -133,7 +134,7 @@ class SourceFunction:
         """Whether the function may ask for the types of its arguments at compile time."""
         names = {
             node.id if isinstance(node, ast.Name) else node.attr
-            for node in ast.walk(self.tree)
+            for node in nodes_of(self.tree)
             if hasattr(node, "ctx") and isinstance(node, (ast.Name, ast.Attribute))
         }
         values = [*(self.globals.get(name) for name in names), *(self.closure.get(name) for name in names)]

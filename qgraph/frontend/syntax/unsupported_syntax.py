@@ -6,7 +6,7 @@ import ast
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.ir.trees import parts_of
-from qgraph.source import Span
+from qgraph.source import Span, nodes_of
 
 _LIST = "kernels have tuples of fixed length, numbers and arrays; pass an array"
 
@@ -45,9 +45,9 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
         if isinstance(statement, ast.Delete):
             continue
         # What `np.array` and its kin are given, if it is that.
-        lists = {each for node in ast.walk(statement) if isinstance(node, ast.Call) for each in _arrays_of(node)}
+        lists = {each for node in nodes_of(statement) if isinstance(node, ast.Call) for each in _arrays_of(node)}
         lists |= index_lists(statement)
-        for node in ast.walk(statement):
+        for node in nodes_of(statement):
             row = REJECTED.get(type(node)) if node not in lists else None
             if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
                 row = (f"`{ast.unparse(node)}`, which makes a list,", "name each part: a, b, c = values")
@@ -72,7 +72,7 @@ def _arrays_of(node: ast.Call) -> list[ast.expr]:
 
 def index_lists(node: ast.AST) -> set[ast.expr]:
     """The lists that are indices, as in ``x[[0, 2]]``, of which NumPy makes arrays."""
-    subscripts = (each for each in ast.walk(node) if isinstance(each, ast.Subscript))
+    subscripts = (each for each in nodes_of(node) if isinstance(each, ast.Subscript))
     return {part for each in subscripts for part in parts_of(each) if isinstance(part, ast.List) and part.elts}
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.ir.trees import load
 from qgraph.operations.table import operation
-from qgraph.source import Span, copied
+from qgraph.records import dataclass
+from qgraph.source import Span, copied, nodes_of
 
 _HINT = "write the assignment as a statement of its own"
 # What is evaluated before the statement in these fields of it; the statements in it come later.
@@ -35,7 +36,7 @@ def without_walrus(tree: ast.FunctionDef, file: str, is_pure: Callable[[ast.Call
     Raises:
         KernelSyntaxError: one that is not always evaluated, or after something that it may change.
     """
-    if not any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree)):
+    if not any(isinstance(node, ast.NamedExpr) for node in nodes_of(tree)):
         return tree
     tree = copied(tree)
     tree.body = _Statements(file, is_pure).block(tree.body)
@@ -78,7 +79,7 @@ class _Statements:
         return expression.hoisted
 
     def _refuse_in(self, node: ast.expr | None) -> None:
-        for child in ast.walk(node) if node is not None else ():
+        for child in nodes_of(node) if node is not None else ():
             if isinstance(child, ast.NamedExpr):
                 raise _sometimes(child, self._file)
 
@@ -146,7 +147,7 @@ class _Expression:
 
     def _effects(self, node: ast.expr) -> _Done:
         inner = _Expression(self._file, self._is_pure)
-        for child in ast.walk(node):
+        for child in nodes_of(node):
             if isinstance(child, ast.expr):
                 inner._note(child)
         return inner._done

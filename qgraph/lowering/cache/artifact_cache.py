@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from qgraph.ir.argument_types import ArrayType, ScalarType
-from qgraph.ir.artifacts import CudaPlan, Extents, Parameter, TaskCode
+from qgraph.ir.artifacts import ANY_EXTENTS, CudaPlan, Extents, Parameter, TaskCode
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import Task
@@ -92,7 +92,13 @@ class ArtifactCache(Cache):
     """That of a CUDA plan."""
 
     def __init__(
-        self, plan: GraphPlan, capability: tuple[int, int], options: Options, extents: Extents, *, read: bool = True
+        self,
+        plan: GraphPlan,
+        capability: tuple[int, int],
+        options: Options,
+        extents: Extents = ANY_EXTENTS,
+        *,
+        read: bool = True,
     ) -> None:
         super().__init__(read=read)
         self._plan, self._capability, self._options, self._extents = plan, capability, options, extents

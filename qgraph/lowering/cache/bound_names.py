@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Program
+from qgraph.source import nodes_of
 
 
 def names_of(program: Program) -> frozenset[str]:
@@ -27,7 +28,7 @@ def names_in(trees: Iterable[ast.AST], names: Mapping[str, object]) -> frozenset
     """The names that code binds, and those of its globals."""
     found = set(names)
     for tree in trees:
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 found.add(node.id)
             elif isinstance(node, ast.arg):

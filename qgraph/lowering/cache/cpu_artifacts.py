@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.machinery
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from qgraph.compat import llvmlite, numba
 from qgraph.ir.artifacts import Parameter
@@ -20,6 +19,7 @@ from qgraph.lowering.cache.disk_cache import Entry
 from qgraph.lowering.cache.key_texts import Unstable, plan_text
 from qgraph.nodes.host_callback import HostCall
 from qgraph.options import Options
+from qgraph.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

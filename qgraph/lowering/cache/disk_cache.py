@@ -23,11 +23,11 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from qgraph import forks
 from qgraph.errors import PerformanceWarning
+from qgraph.records import dataclass
 
 # In MiB: without QGRAPH_CACHE_SIZE, and what is as good as no limit.
 DEFAULT_SIZE = 512

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Set
 from qgraph.captured_state import CompiledIn, Identity, numba_function
 from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
 from qgraph.ir.program import Cast
+from qgraph.source import nodes_of
 
 
 def structural_key(function: Function) -> Hashable:
@@ -25,7 +26,7 @@ def _function(function: Function, seen: dict[int, int]) -> Hashable:
     seen[id(function)] = len(seen)
     numbers = {argument.arg: position for position, argument in enumerate(function.tree.args.args)}
     names = function.names
-    nodes = (node for node in ast.walk(function.tree) if isinstance(node, ast.Name))
+    nodes = (node for node in nodes_of(function.tree) if isinstance(node, ast.Name))
     known = names.keys() | {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
     statements = _shape((function.tree.args, function.tree.body), numbers, known)
     # By now all names have numbers, in the order in which they come.

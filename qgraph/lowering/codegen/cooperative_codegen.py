@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from qgraph.ir.artifacts import WARP
@@ -27,7 +26,8 @@ from qgraph.lowering.codegen.purity import PLACES
 from qgraph.lowering.codegen.reduction_codegen import applied
 from qgraph.lowering.codegen.task_codegen import product, prologue, replace_continue, unravel
 from qgraph.operations import intrinsics
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 # Inner iterations of a lane whose loads are on the way together.
 _AT_ONCE = 4
@@ -216,7 +216,7 @@ class _HoistedLoads(ast.NodeTransformer):
         self.loads: dict[str, ast.expr] = {}
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        parts = list(ast.walk(node.slice))
+        parts = list(nodes_of(node.slice))
         names = {part.id for part in parts if isinstance(part, ast.Name)}
         # An array, or a tuple that was there before the loop.
         known = isinstance(node.value, ast.Name) and node.value.id not in self._stored

@@ -14,7 +14,7 @@ import builtins
 import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from qgraph.lowering.codegen.purity import PLACES, Array, Impure, names_stored, 
 from qgraph.lowering.codegen.task_codegen import has_loops, operations
 from qgraph.operations import intrinsics
 from qgraph.operations.intrinsics import U32_LIMIT
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 # To combine a value once more changes nothing: of these, all lanes start from what the accumulator is. Of the others they start
 # from what changes nothing, since its type is not known here.
@@ -259,7 +260,7 @@ def is_natural(node: ast.expr) -> bool:
 
 def _is_fixed(place: ast.expr, changing: frozenset[str]) -> bool:
     """Whether a place is made of numbers alone, and of none of the names ``changing``."""
-    return all(isinstance(node, PLACES) for node in ast.walk(place)) and not names_in(place) & changing
+    return all(isinstance(node, PLACES) for node in nodes_of(place)) and not names_in(place) & changing
 
 
 def _is_narrow(bound: ast.expr, types: Mapping[str, ArrayType | ScalarType]) -> bool:

@@ -19,7 +19,7 @@ from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import affine, called_name, has_loops, index_tuple, outlined, prologue, unravel
 from qgraph.lowering.number_types.nonnegative_indices import with_natural_remainders
 from qgraph.operations import intrinsics
-from qgraph.source import copied
+from qgraph.source import copied, nodes_of
 
 # Constants up to which the bound of a loop and the distance of an index from its variable count as small.
 _SMALL = 1 << 16
@@ -207,7 +207,7 @@ def _index_offsets(body: Statements) -> dict[str, int]:
     """The names in indices, and how far below each name an index of the form ``name - constant`` reaches."""
     found: dict[str, int] = {}
     for node in (child for child in walk(body) if isinstance(child, ast.Subscript)):
-        for child in ast.walk(node.slice):
+        for child in nodes_of(node.slice):
             if isinstance(child, ast.Name):
                 found.setdefault(child.id, 0)
             elif isinstance(child, ast.BinOp) and isinstance(child.op, ast.Sub) and isinstance(child.left, ast.Name):

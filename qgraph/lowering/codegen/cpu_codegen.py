@@ -6,7 +6,7 @@ import ast
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from qgraph.ir.artifacts import Parameter
 from qgraph.ir.functions import Function, ParallelFunction, SeparateFunction
@@ -38,7 +38,8 @@ from qgraph.lowering.codegen.task_codegen import (
 from qgraph.lowering.graph.dependencies import temporaries_together
 from qgraph.nodes.kind import statement_kind
 from qgraph.operations import intrinsics
-from qgraph.source import Span, copied
+from qgraph.records import dataclass
+from qgraph.source import Span, copied, nodes_of
 
 # Calls of tasks in one function. Numba and LLVM need time for a function that grows faster than its length, and all of a
 # function's loops are inlined there.
@@ -331,7 +332,7 @@ def _is_short(loop: ast.For | ast.While) -> bool:
     """Whether the bounds are small constants, as in ``range(3)``."""
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
-    bounds = [child for child in ast.walk(loop.iter) if isinstance(child, (ast.Name, ast.Constant, ast.Attribute))][1:]
+    bounds = [child for child in nodes_of(loop.iter) if isinstance(child, (ast.Name, ast.Constant, ast.Attribute))][1:]
     return all(isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= 16 for node in bounds)
 
 

@@ -13,7 +13,7 @@ from qgraph.ir.artifacts import Parameter
 from qgraph.ir.faults import FAULTS
 from qgraph.ir.program import TURNS, Cast
 from qgraph.ir.slots import SCALAR_DTYPES, WORD, Slot, itemsize
-from qgraph.source import Span, copied
+from qgraph.source import Span, copied, nodes_of
 
 SLOTS = Parameter("slots", program.SLOTS)
 NOTED = Parameter("faults", FAULTS)
@@ -66,7 +66,7 @@ def slots_name(dtype: str) -> str:
 def generated(*lines: str, **parts: Statements) -> list[ast.stmt]:
     """Generated statements, without positions. A line that is the name of one of ``parts`` becomes a copy of its statements."""
     tree = ast.parse("\n".join(lines))
-    for child in ast.walk(tree):
+    for child in nodes_of(tree):
         for attribute in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
             vars(child).pop(attribute, None)
     return (_Template(parts).visit(tree) if parts else tree).body
@@ -87,7 +87,7 @@ def shared_arrays(span: Span, lines: Sequence[str]) -> list[ast.stmt]:
     """Statements that make shared arrays, each on a line of its own from ``span`` on: so the simulator tells them apart."""
     statements = generated(*lines)
     for number, statement in enumerate(statements):
-        for child in ast.walk(statement):
+        for child in nodes_of(statement):
             place_at(child, span, number)
     return statements
 
@@ -101,7 +101,7 @@ def place_at(node: ast.AST, span: Span, below: int = 0) -> None:
 
 def walk(trees: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """The nodes of several syntax trees."""
-    return itertools.chain.from_iterable(map(ast.walk, trees))
+    return itertools.chain.from_iterable(map(nodes_of, trees))
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
@@ -42,6 +42,7 @@ from qgraph.lowering.codegen.task_codegen import called_name, one_thread_body, o
 from qgraph.lowering.graph.dependencies import places_of, touched_places
 from qgraph.lowering.graph.tiling import turns
 from qgraph.operations.progress_ring import publish
+from qgraph.records import dataclass
 from qgraph.source import copied
 
 # The most scalars that epilogues write: each block loads them all.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from qgraph.ir.trees import load
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, Globals, Statements, generated, indented, shared_arrays, walk
 from qgraph.operations import intrinsics
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS, Combination
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import children_of, copied
 
 # What the arrays of one kernel may take of a block's shared memory: with it, every GPU still fills all its threads.
 _SHARED_BYTES = 16384
@@ -118,7 +118,7 @@ def _uses(task: Task) -> set[str]:
             case ast.Attribute(value=ast.Name(), attr=attribute) if attribute in _ATTRIBUTES:
                 pass
             case _:
-                waiting += ast.iter_child_nodes(node) if update is None else update[0].args[1:]
+                waiting += children_of(node) if update is None else update[0].args[1:]
     return used
 
 

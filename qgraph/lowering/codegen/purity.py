@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from qgraph.ir.program import Cast, Program, Task
 from qgraph.lowering.codegen.generated_names import Globals, Statements, walk
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
+from qgraph.records import dataclass
+from qgraph.source import children_of, nodes_of
 
 Reads = frozenset[str]
 _NOTHING: Reads = frozenset()
@@ -84,7 +86,7 @@ class PurityAnalysis:
                 return self._of_call(self.globals.get(name), arguments)
         if not isinstance(node, _COMPOUND):
             raise Impure
-        return self.all_of(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        return self.all_of(child for child in children_of(node) if isinstance(child, ast.expr))
 
     def all_of(self, nodes: Iterable[ast.expr]) -> Reads:
         """The same for several numbers."""
@@ -104,7 +106,7 @@ class PurityAnalysis:
             dimensions = len(index.elts)
         elif isinstance(index, ast.Name):
             dimensions = self.indices.get(index.id, 1)
-        if dimensions != ndim or any(map(_is_no_place, ast.walk(index))):
+        if dimensions != ndim or any(map(_is_no_place, nodes_of(index))):
             raise Impure
         return self.reads(index)
 
@@ -192,7 +194,7 @@ def purity_analysis(program: Program, task: Task, *, noting: bool = False) -> Pu
 
 def names_stored(statement: ast.stmt) -> frozenset[str]:
     """The names that a statement assigns."""
-    nodes = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    nodes = (node for node in nodes_of(statement) if isinstance(node, ast.Name))
     return frozenset(node.id for node in nodes if not isinstance(node.ctx, ast.Load))
 
 

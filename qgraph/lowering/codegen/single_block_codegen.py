@@ -13,7 +13,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from qgraph.lowering.codegen.task_codegen import (
     without_handles,
 )
 from qgraph.lowering.graph.single_block import entry_of
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 _BARRIER = "_cuda.syncthreads()"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qgraph.ir.program import Program, Task
 from qgraph.ir.trees import names_in
 from qgraph.lowering.codegen.generated_names import Statements
 from qgraph.lowering.codegen.purity import PLACES, Impure, PurityAnalysis, Reads, names_stored, purity_analysis
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 # The most values that wait in registers.
 _MOST = 16
@@ -117,7 +118,7 @@ class _Rewriter:
                 value = ast.copy_location(ast.BinOp(load, operator, added), statement)
             case _:
                 return None
-        steady = all(isinstance(node, PLACES) for node in ast.walk(target.slice))
+        steady = all(isinstance(node, PLACES) for node in nodes_of(target.slice))
         if not steady or names_in(target) & names_stored(statement):
             return None
         return _Store(statement, target, self._looking.arrays[name].leaves, value, self._looking.reads(value))

@@ -54,7 +54,7 @@ from qgraph.lowering.codegen.generated_names import (
 )
 from qgraph.lowering.graph.dependencies import temporaries_together
 from qgraph.operations import intrinsics
-from qgraph.source import Span, copied
+from qgraph.source import Span, copied, nodes_of
 
 EARLY = Parameter("early", "_early")
 # Generated CUDA code calls Numba's module by this name.
@@ -161,7 +161,7 @@ def _cast(cast: Cast, dtypes: Dtypes) -> Cast:
 def make_function(name: str, arguments: Sequence[str], body: Statements, names: Globals, span: Span) -> Function:
     """A function at ``span``; statements without a position stand on its first line."""
     tree = function_tree(name, arguments, list(body))
-    for child in ast.walk(tree):
+    for child in nodes_of(tree):
         place_at(child, span)
     return Function(name, tree, names, span.file)
 

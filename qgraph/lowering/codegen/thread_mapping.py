@@ -26,6 +26,7 @@ from qgraph.lowering.codegen.task_codegen import (
     replace_continue,
     unravel,
 )
+from qgraph.source import nodes_of
 
 # The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
 _JAMMED = 150
@@ -226,7 +227,7 @@ def can_jam(task: Task) -> bool:
 def _guarded(task: Task) -> tuple[ast.expr, Sequence[ast.stmt]]:
     """The test that all of an iteration is under, where it is one of numbers and extents alone, and what is under it."""
     match task.body:
-        case [ast.If(test=test, body=body, orelse=[])] if not any(map(_is_asked, ast.walk(test))):
+        case [ast.If(test=test, body=body, orelse=[])] if not any(map(_is_asked, nodes_of(test))):
             return test, body
     return ast.Constant(True), task.body
 

@@ -19,7 +19,7 @@ from qgraph.lowering.codegen.handed_on import hand_on
 from qgraph.lowering.graph.dependencies import places_of, reduced, touched_places
 from qgraph.lowering.graph.telling import first_told
 from qgraph.operations import intrinsics
-from qgraph.source import copied
+from qgraph.source import copied, nodes_of
 
 # Copies of a body of so many nodes at most. On an H200 bodies of 2, 4 and 11 kernels took 0.31, 0.46 and 0.73 of the time with
 # eight, 0.40, 0.54 and 0.78 with four: beside many kernels a turn costs little, and what is behind the end takes time, too.
@@ -229,7 +229,7 @@ def steps_in(node: Node, counter: Counter) -> list[tuple[str, Slot, ast.expr]]:
     read = {
         child.slice.value
         for statement in code
-        for child in ast.walk(statement)
+        for child in nodes_of(statement)
         if isinstance(child, ast.Subscript) and isinstance(child.slice, ast.Constant) and _is_scratch(child.value)
     }
     return [each for each in found if each[1].index not in read]

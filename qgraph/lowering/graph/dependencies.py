@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qgraph.ir.program import Effects, Program
 from qgraph.polyhedral.array_sections import Section, apart
+from qgraph.records import dataclass
 
 Sections = Mapping[str, tuple[Section, ...]]
 

@@ -16,6 +16,7 @@ from qgraph.ir.plan import GraphPlan, Node, Region
 from qgraph.ir.program import Task
 from qgraph.lowering.graph.contraction import contracted
 from qgraph.lowering.graph.dependencies import places_of, touched_places
+from qgraph.source import nodes_of
 
 
 def fold_statements(plan: GraphPlan) -> GraphPlan:
@@ -129,4 +130,4 @@ class _Folder:
 
 
 def _is_brief(task: Task) -> bool:
-    return not any(isinstance(node, (ast.For, ast.While)) for statement in task.body for node in ast.walk(statement))
+    return not any(isinstance(node, (ast.For, ast.While)) for statement in task.body for node in nodes_of(statement))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Program, Task
-from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, identifiers, nodes_of, words_of
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, identifiers, node_count, words_of
 from qgraph.lowering.graph.contraction import contracted
 
 
@@ -73,10 +73,10 @@ def _fitting(program: Program, nodes: Sequence[Node]) -> Iterator[list[Node]]:
     for node in nodes:
         assert node.task is not None
         mine = identifiers(node.task) & leaves.keys()
-        size += nodes_of(node.task)
+        size += node_count(node.task)
         if group and (words_of(leaves[name] for name in used | mine) > MOST_WORDS or size > MOST_NODES):
             yield group
-            group, used, size = [], set(), nodes_of(node.task)
+            group, used, size = [], set(), node_count(node.task)
         group.append(node)
         used |= mine
     yield group

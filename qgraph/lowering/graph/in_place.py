@@ -10,6 +10,7 @@ from dataclasses import replace
 from qgraph.ir.program import Task
 from qgraph.ir.renaming import in_one_array
 from qgraph.ir.trees import parts_of
+from qgraph.source import nodes_of
 
 
 def element_filled(task: Task) -> tuple[str, frozenset[str]]:
@@ -30,7 +31,7 @@ def element_filled(task: Task) -> tuple[str, frozenset[str]]:
         return nothing
     named, taken = Counter[str](), Counter[str]()
     bounds = (bound for axis in task.axes for bound in (axis.start, axis.step, axis.count))
-    for node in (node for tree in (*task.body, *bounds) for node in ast.walk(tree)):
+    for node in (node for tree in (*task.body, *bounds) for node in nodes_of(tree)):
         match node:
             case ast.Name(name):
                 named[name] += 1

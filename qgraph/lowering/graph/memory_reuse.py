@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
 from qgraph.ir.argument_types import ArrayType
@@ -21,6 +21,7 @@ from qgraph.ir.program import Branch, Loop, Program, Statement, TaskStatement, T
 from qgraph.ir.rewrite import with_tasks
 from qgraph.lowering.graph.dependencies import edges_of, places_of
 from qgraph.lowering.graph.in_place import element_filled, in_place
+from qgraph.records import dataclass
 
 
 def share_memory(program: Program, *, in_order: bool) -> Program:

@@ -14,8 +14,9 @@ from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK
 from qgraph.ir.functions import Function
 from qgraph.ir.plan import BLOCK_THREADS, GraphPlan, OneBlock
 from qgraph.ir.program import Branch, Loop, Program, Statement, Task, node_statements
-from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, nodes_of, words_of
+from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, node_count, words_of
 from qgraph.nodes.kind import statement_kind
+from qgraph.source import nodes_of
 
 # A light loop inside a device loop: a few iterations a thread take about as long as a node of a loop's body does.
 _IN_DEVICE_LOOP = COARSENING * BLOCK_THREADS
@@ -53,7 +54,7 @@ def _why_not(plan: GraphPlan) -> str:
         return "it is one node already"
     if words_of(program.arrays_and_scalars) + len(program.host_values) > MOST_WORDS:
         return "one kernel cannot take so many arguments"
-    if sum(nodes_of(task) for task in program.tasks() if task.block is None) > _MOST_CODE:
+    if sum(node_count(task) for task in program.tasks() if task.block is None) > _MOST_CODE:
         return "it is too much code for one kernel"
     return next(_impossible(program), "")
 
@@ -90,7 +91,7 @@ def _is_heavy(task: Task) -> bool:
 
 
 def _has_long_loops(tree: ast.AST, names: Mapping[str, object]) -> bool:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.While) or (isinstance(node, ast.For) and not _is_short(node)):
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Axis, Program, Task
 from qgraph.ir.trees import names_in
+from qgraph.source import nodes_of
 
 
 def turns(program: Program, task: Task) -> bool:
@@ -21,7 +22,7 @@ def turns(program: Program, task: Task) -> bool:
     layouts = {leaf.name: leaf.type.layout for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
     along: set[str] = set()
     for statement in task.body:
-        for node in ast.walk(statement):
+        for node in nodes_of(statement):
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
                 layout = layouts.get(node.value.id)
                 # One of no dimensions is `a[()]`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
 from qgraph.operations.table import is_one_of, operation
+from qgraph.records import dataclass
+from qgraph.source import children_of, nodes_of
 
 # What computes nothing that the user wrote.
 _FREE = (type, Cast)
@@ -125,7 +127,7 @@ class _Count:
         if not is_range or len(numbers) < len(bounds) or not numbers:
             raise _Unknown(f"the loop inside, in line {node.lineno}, has a length that is no constant")
         times, self._times = self._times, self._times * len(range(*numbers))
-        changing = {child.id for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)}
+        changing = {child.id for child in nodes_of(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)}
         before, self._changing = self._changing, self._changing | changing
         self.statements(node.body)
         self._times, self._changing = times, before
@@ -145,9 +147,9 @@ class _Count:
         if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
             self._value(node.value)
             return
-        if any(isinstance(child, ast.Slice) for child in ast.walk(node.slice)):
+        if any(isinstance(child, ast.Slice) for child in nodes_of(node.slice)):
             raise _Unknown(f"line {node.lineno} takes a part of an array")
-        varies = any(isinstance(child, ast.Name) and child.id in self._changing for child in ast.walk(node.slice))
+        varies = any(isinstance(child, ast.Name) and child.id in self._changing for child in nodes_of(node.slice))
         key = self.arrays[node.value.id], f"{self._where}{ast.unparse(node.slice)}"
         if found is self.loads and key in self.stores and key not in self.loads:
             # What the iteration has just stored.
@@ -166,7 +168,7 @@ class _Count:
                 self.operations += self._times
             case ast.IfExp() | ast.BoolOp():
                 self.branches = True
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             if isinstance(child, ast.expr):
                 self._value(child)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from qgraph.ir.functions import Function
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 Kind = Literal["load", "store", "atomic", "index", "whole", "fill", "forget", "reduce"]

@@ -6,7 +6,7 @@ import ast
 
 from qgraph.lowering.instrumentation.body_expressions import Expressions, has_slices
 from qgraph.lowering.instrumentation.kinds import Elements, Items, Number, Unknown
-from qgraph.source import copied
+from qgraph.source import copied, nodes_of
 
 
 class Body(Expressions):
@@ -43,7 +43,7 @@ class Body(Expressions):
     def visit_For(self, node: ast.For) -> ast.stmt:
         """A loop inside; over an array, it reads all of it, unless it may end before."""
         if isinstance(self.kinds.of(node.iter), Elements):
-            leaves = any(isinstance(child, ast.Break | ast.Return) for child in ast.walk(node))
+            leaves = any(isinstance(child, ast.Break | ast.Return) for child in nodes_of(node))
             written = node.iter
             node.iter = self._all_of(written, self.visit(copied(written)), written, reads=not leaves)
         else:
@@ -150,7 +150,7 @@ class Body(Expressions):
             name, statement = self._temporary(target.value, node)
             before += self._visited(statement)
             target.value = ast.copy_location(ast.Name(name, ast.Load()), target.value)
-        if any(isinstance(child, ast.Call | ast.Subscript) for child in ast.walk(target.slice)) and not has_slices(
+        if any(isinstance(child, ast.Call | ast.Subscript) for child in nodes_of(target.slice)) and not has_slices(
             target.slice
         ):
             name, statement = self._temporary(target.slice, node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from qgraph import language
@@ -15,6 +15,7 @@ from qgraph.lowering.instrumentation.check_functions import is_element, word_fun
 from qgraph.lowering.instrumentation.rewrite import instrument
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations import intrinsics
+from qgraph.records import dataclass
 
 _STATE = (FAULTS, SLOTS, KEY)
 _GIVEN = ", ".join(_STATE)

@@ -17,7 +17,7 @@ from qgraph.ir.rewrite import with_tasks
 from qgraph.lowering.codegen.generated_names import place_at, walk
 from qgraph.lowering.codegen.task_codegen import called_name
 from qgraph.operations import intrinsics
-from qgraph.source import copied
+from qgraph.source import copied, nodes_of
 
 _WORDS = {"_attempt": intrinsics.attempt, "_least_key": intrinsics.least_key, "_Left": intrinsics.Left}
 
@@ -44,7 +44,7 @@ def with_keys(program: Program) -> Program:
         if KEY not in _used(task.body):
             return task
         head = ast.Assign([ast.Name(KEY, ast.Store())], key_of(task, order[id(task)]))
-        for node in ast.walk(head):
+        for node in nodes_of(head):
             place_at(node, task.span)
         return replace(task, body=(head, *task.body))
 
@@ -142,7 +142,7 @@ class _Guarded:
         if not axis.on_device:
             return axis
         count = self._value(axis.count)
-        for node in ast.walk(count):
+        for node in nodes_of(count):
             place_at(node, axis.span)
         return replace(axis, count=count)
 
@@ -159,7 +159,7 @@ class _Guarded:
         parameters = sorted(used & ((self._outside | inside) - self._names.keys() - {KEY}))
         name = f"_attempted{len(self._names)}"
         tree = function_tree(name, parameters, [*head, *body])
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             place_at(node, self._task.span)
         self._names[name] = Function(name, tree, dict(self._names), self._task.span.file)
         return ast.Call(_load("_attempt"), [_load(name), otherwise, *map(_load, parameters)], [])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from qgraph import language
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Program, Task
+from qgraph.records import dataclass
+from qgraph.source import nodes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class KindAnalysis:
         for _ in range(3):
             before = dict(self.names)
             for statement in body:
-                for node in ast.walk(statement):
+                for node in nodes_of(statement):
                     self._bind(node)
             if before == self.names:
                 return

@@ -18,6 +18,7 @@ from qgraph.lowering.instrumentation.accesses import Access
 from qgraph.lowering.instrumentation.check_functions import is_element, word_function
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.operations.combinations import BY_ATOMIC, COMBINATIONS
+from qgraph.source import nodes_of
 
 _STATE = ", ".join(shadow.STATE)
 _GLOBALS: dict[str, object] = {
@@ -245,7 +246,7 @@ def _linear(axes: tuple[Axis, ...]) -> str:
 
 def _placed(statements: list[ast.stmt], task: Task) -> list[ast.stmt]:
     for statement in statements:
-        for node in ast.walk(statement):
+        for node in nodes_of(statement):
             place_at(node, task.span)
     return statements
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
@@ -17,7 +17,8 @@ from qgraph.lowering.instrumentation.kinds import (
     Kind,
     kinds_of_task,
 )
-from qgraph.source import Span, copied
+from qgraph.records import dataclass
+from qgraph.source import Span, copied, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class _Instrumenter:
         counts: list[ast.stmt] = [ast.Expr(copied(axis.count)) for axis in task.axes if axis.on_device]
         if not counts:
             return []
-        for node in (child for count in counts for child in ast.walk(count)):
+        for node in (child for count in counts for child in nodes_of(count)):
             if isinstance(node, ast.expr | ast.stmt) and not hasattr(node, "lineno"):
                 node.lineno, node.col_offset = task.span.line, task.span.column
                 node.end_lineno, node.end_col_offset = task.span.end_line, task.span.end_column
@@ -143,7 +144,7 @@ class _Instrumenter:
             tree.body = body.rewritten(tree.body)
             extra = [ast.copy_location(ast.arg(name), tree) for name in state_for(function, self.words)]
             tree.args.args = [*tree.args.args, *extra]
-            returned = [node.value for node in ast.walk(function.tree) if isinstance(node, ast.Return)]
+            returned = [node.value for node in nodes_of(function.tree) if isinstance(node, ast.Return)]
             given = {NUMBER if value is None else body.kinds.of(value) for value in returned}
             result = given.pop() if len(given) == 1 else UNKNOWN if given else NUMBER
             self._functions[key] = Function(function.name, tree, body.names, function.file), result

@@ -8,13 +8,14 @@ before what is no kernel, and behind all nodes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.profile_places import END, Place, joined
 from qgraph.ir.program import Branch, Loop, Task
 from qgraph.lowering.graph.dependencies import reduced
 from qgraph.lowering.instrumentation.stamps import check_numbers, cleared, stamp_task, with_stamps
+from qgraph.records import dataclass
 from qgraph.source import Span
 
 # Nodes whose time is that of the node before them.

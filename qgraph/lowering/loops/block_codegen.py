@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from qgraph.lowering.loops.tile_codegen import (
     sweep_name,
     wraps_at,
 )
+from qgraph.records import dataclass
 from qgraph.source import copied
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.repeated_bodies import deciding
 from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage
 from qgraph.lowering.loops.tile_codegen import InTile, TileCode, region, sweep_name
+from qgraph.records import dataclass
 from qgraph.source import copied
 
 _EXTREMES = ("min", "max")

@@ -15,7 +15,7 @@ from qgraph.ir.program import Axis, Program, Task
 from qgraph.ir.rewrite import with_tasks
 from qgraph.ir.trees import parsed
 from qgraph.lowering.codegen.purity import names_stored
-from qgraph.source import copied, standing_for
+from qgraph.source import copied, nodes_of, standing_for
 
 
 def with_near_neighbours(program: Program) -> Program:
@@ -58,7 +58,7 @@ class _Writer(ast.NodeTransformer):
                 after, before = "{i} + 1 if {i} + 1 < ({n}) else 0", "{i} - 1 if {i} > 0 else ({n}) - 1"
                 near = after if isinstance(operator, ast.Add) else before
                 found = parsed(near.format(i=variable, n=ast.unparse(end)))
-                for child in ast.walk(found):
+                for child in nodes_of(found):
                     ast.copy_location(child, node)
                 return self.visit(standing_for(found, node))  # type: ignore[no-any-return]
         return self.generic_visit(node)

@@ -11,7 +11,6 @@ import ast
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from qgraph.lowering.codegen.generated_names import Statements, generated, inden
 from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
 from qgraph.lowering.loops.stencils import AXES, Access, Stage, Stencils
 from qgraph.lowering.loops.tile_codegen import InTile, TileCode, element_type, fixed, in_tile, keys_of, origins, real, region
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 # The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
 _TOGETHER = 400
@@ -287,7 +287,7 @@ def runs_together(stage: Stage) -> bool:
         return False
 
     def touched(node: ast.AST) -> set[str]:
-        return {arrays[each.id] for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in arrays}
+        return {arrays[each.id] for each in nodes_of(node) if isinstance(each, ast.Name) and each.id in arrays}
 
     written: set[str] = set()
     for statement in body:
@@ -296,7 +296,7 @@ def runs_together(stage: Stage) -> bool:
                 pass
             case _:
                 return False
-        stores = [each for each in ast.walk(target) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
+        stores = [each for each in nodes_of(target) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
         if written & touched(statement) or stores not in ([], [target]):
             return False
         written |= touched(target)
@@ -326,8 +326,8 @@ def _refuse_stage(stage: Stage) -> None:
 
 def _values_in(node: ast.AST) -> set[str]:
     """The names under ``node``, but those of arrays that are only asked for what they say of themselves."""
-    asked = {id(each.value) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and id(each) not in asked}
+    asked = {id(each.value) for each in nodes_of(node) if isinstance(each, ast.Attribute)}
+    return {each.id for each in nodes_of(node) if isinstance(each, ast.Name) and id(each) not in asked}
 
 
 def _everywhere(stage: Stage) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Loop, Program, Selection, Task, TaskStatement
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import names_in, parsed
 from qgraph.lowering.codegen.generated_names import walk
+from qgraph.records import dataclass
 
 # How many axes arrays in tiles have, and how many elements at least along each: loops over smaller ones run as they are.
 AXES = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from qgraph.lowering.codegen.generated_names import Statements, generated, inden
 from qgraph.lowering.codegen.task_codegen import BUILTINS, affine, make_function, parameters_of
 from qgraph.lowering.loops.stencils import AXES, NotTiled, Place, Stage, Stencils, taken_apart
 from qgraph.operations import intrinsics
+from qgraph.records import dataclass
 from qgraph.source import copied
 
 

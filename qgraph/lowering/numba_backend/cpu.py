@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -46,6 +45,7 @@ from qgraph.lowering.number_types.compile_errors import kernel_errors
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import plain
 from qgraph.lowering.number_types.typing_contexts import Compilers, NumberTarget, NumberTyping, Session, python_function
+from qgraph.records import dataclass
 
 # Kernels whose machine code a process keeps for others that mean the same.
 MAX_LATELY = 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -19,6 +18,7 @@ from qgraph.lowering.intrinsics.intrinsic import Intrinsic
 from qgraph.lowering.numba_backend.cpu_runtime import ALONE
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import plain
+from qgraph.records import dataclass
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from qgraph import forks
 from qgraph.compat import numba
 from qgraph.errors import BackendError
+from qgraph.records import dataclass
 
 # NumPy's flags of what is aligned and writeable. What is contiguous shape and strides tell.
 LOOKED_AT = 0x100 | 0x400

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from qgraph.lowering.ptx.ptx_rewrite import (
     without_results,
     without_unread_parameters,
 )
+from qgraph.records import dataclass
 
 
 def cuda_module() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CellType, FunctionType
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from qgraph.lowering.numba_backend.simt_interpreter import Barriers, Extents, Th
 from qgraph.lowering.numba_backend.simulated_numbers import Conversions, Int64, Memory, Operators, simulated_function
 from qgraph.lowering.number_types.typing_contexts import python_function
 from qgraph.operations import intrinsics
+from qgraph.records import dataclass
 from qgraph.source import copied
 
 

@@ -9,7 +9,6 @@ import ast
 import inspect
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from qgraph.ir.artifacts import WARP
 from qgraph.ir.trees import call_of
 from qgraph.operations import intrinsics
+from qgraph.records import dataclass
 
 # Along x, or along x, y and z.
 Extents = int | tuple[int, ...]

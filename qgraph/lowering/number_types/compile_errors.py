@@ -15,7 +15,7 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from qgraph.compat import numba_messages as messages
 from qgraph.errors import KernelTypeError
 from qgraph.ir.functions import Function
-from qgraph.source import Span
+from qgraph.source import Span, nodes_of
 
 _NUMBA = re.compile(r"(?:^|[/\\])(numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
 _LOWERING = os.path.dirname(os.path.dirname(__file__))
@@ -174,7 +174,7 @@ def _span(error: BaseException, functions: Sequence[Function]) -> Span:
 
 def _last_line(tree: ast.FunctionDef) -> int:
     """The last line of a function. Generated ones have the position of a loop's header, and a body that goes on below it."""
-    return max(node.end_lineno or node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt))
+    return max(node.end_lineno or node.lineno for node in nodes_of(tree) if isinstance(node, ast.stmt))
 
 
 def _line_span(file: str, line: int) -> Span:
@@ -200,7 +200,7 @@ def _same_file(left: str, right: str) -> bool:
 def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
     """The innermost statement that starts on ``line``, else the smallest one that covers it."""
     best: ast.stmt | None = None
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.stmt) or node is tree:
             continue
         if not node.lineno <= line <= (node.end_lineno or node.lineno):

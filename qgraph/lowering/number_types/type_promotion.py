@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from qgraph.lowering.number_types.compile_errors import of_own_code
 from qgraph.lowering.number_types.number_llvm import Emitter, types
 from qgraph.lowering.number_types.rounded_floats import Rounded, meeting
 from qgraph.operations.table import operation
+from qgraph.records import dataclass
 
 # mypy cannot see Numba's types; at run time Callable is the base of everything that can be called.
 _Callable: Any = types.Callable

@@ -6,7 +6,7 @@ import ast
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,7 +21,8 @@ from qgraph.lowering.number_types.ambiguous_integers import Either, bare, beyond
 from qgraph.lowering.number_types.long_ranges import LongRange, iterator_of, next_of_range
 from qgraph.lowering.number_types.number_llvm import Emitter, half_truth, make_complex, types
 from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, refusal
-from qgraph.source import copied
+from qgraph.records import dataclass
+from qgraph.source import copied, nodes_of
 
 if TYPE_CHECKING:
     _Context = Any
@@ -305,7 +306,7 @@ def python_function(function: Function, names: Mapping[str, object] | None = Non
     """The Python function of a ``program.Function``, with the user's file and line numbers, not yet compiled by Numba."""
     tree = copied(function.tree)
     tree.decorator_list, tree.returns = [], None
-    for argument in ast.walk(tree.args):
+    for argument in nodes_of(tree.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
     module = ast.fix_missing_locations(ast.Module(body=[tree], type_ignores=[]))

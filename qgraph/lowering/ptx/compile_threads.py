@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Self
 
 from qgraph import forks
 from qgraph.lowering.ptx.link import CubinLinker
+from qgraph.records import dataclass
 
 # Seconds. A thread that returns from NVVM waits so long for Python's lock; it does so several times a kernel.
 _SOON = 0.0005

@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError
 from qgraph.options import check_backend
+from qgraph.records import dataclass
 from qgraph.runtime.values.array_view import ArrayView
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.array_adapters import usable_dtype
 from qgraph.runtime.driver import driver
 from qgraph.runtime.driver.device_pool import buffer as allocate

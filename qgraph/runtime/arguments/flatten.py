@@ -11,7 +11,6 @@ import enum
 import re
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -31,6 +30,7 @@ from qgraph.ir.argument_types import (
 )
 from qgraph.language import Func
 from qgraph.nodes.event import event_handle, is_event_class
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.array_adapters import DTYPE_NAMES, adopt, adopter_of, refuse
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import Value

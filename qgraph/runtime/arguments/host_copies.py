@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy
 
 from qgraph.compat.numpy import host_pointer
+from qgraph.records import dataclass
 from qgraph.runtime.values.aliasing import joint_spans
 from qgraph.runtime.values.array_view import ArrayView
 

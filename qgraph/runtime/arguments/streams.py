@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any
 
 from qgraph.errors import PerformanceWarning
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.array_adapters import stream_finder, stream_finder_of
 from qgraph.runtime.arguments.device_array import DeviceArray, DeviceScalar
 from qgraph.runtime.arguments.staging import StagingPool, stage

@@ -6,10 +6,11 @@ import ctypes
 import functools
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from qgraph.compat.cuda_bindings import with_edge_data
+from qgraph.records import dataclass
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure
 
 _get_info = with_edge_data(driver, "cuStreamGetCaptureInfo", "v3")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qgraph.errors import CudaError
 from qgraph.ir.artifacts import CudaPlan
@@ -19,6 +18,7 @@ from qgraph.ir.program import Branch, Loop
 from qgraph.ir.slots import WORD
 from qgraph.ir.unrolling import Unrolling
 from qgraph.nodes.kind import GraphNode
+from qgraph.records import dataclass
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.driver.memory import PinnedWords, copy_out
 from qgraph.runtime.driver.stream import LEGACY, Event

@@ -6,7 +6,6 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from qgraph import forks
 from qgraph.ir.artifacts import COARSENING, WARP, Parameter, SimulatorPlan, TaskCode, slots_dtype
 from qgraph.ir.program import Branch, Loop
 from qgraph.nodes.kind import Readers, kind_of
+from qgraph.records import dataclass
 from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles, one_block_each, resident_rows, threads_per_row
 from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.deferred_errors import FaultReader

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import QGraphError
+from qgraph.records import dataclass
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, driver_version
 from qgraph.runtime.driver.memory import Buffer, copy_in, copy_out
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_conditional, connect, new_condition

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +11,7 @@ from qgraph.errors import CudaError
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import Branch, Loop
 from qgraph.nodes.kind import GraphNode
+from qgraph.records import dataclass
 from qgraph.runtime.driver.driver import call, driver, outside_captures
 from qgraph.runtime.graph.kernels import KernelNode
 

@@ -10,7 +10,6 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.errors import ArgumentError
@@ -21,6 +20,7 @@ from qgraph.ir.program import TURNS
 from qgraph.ir.slots import itemsize
 from qgraph.ir.unrolling import UNROLLED, Form, Unrolling
 from qgraph.operations.intrinsics import U32_LIMIT
+from qgraph.records import dataclass
 from qgraph.runtime.driver.driver import NeedsIndex64, NeedsOwnExtents
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.struct_formats import FORMATS

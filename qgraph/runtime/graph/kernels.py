@@ -6,7 +6,6 @@ import copy
 import ctypes
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import ArgumentError, CudaError
@@ -14,6 +13,7 @@ from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK, WARP, TaskCode
 from qgraph.ir.program import MAX_PARTIALS
 from qgraph.ir.unrolling import Form
 from qgraph.operations.intrinsics import U32_LIMIT
+from qgraph.records import dataclass
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures
 from qgraph.runtime.graph.kernel_parameters import Parameters
 from qgraph.runtime.graph.launch_shapes import (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from qgraph.compat.cuda_bindings import with_edge_data
 from qgraph.compat.libstdcxx import demangled
+from qgraph.records import dataclass
 from qgraph.runtime.driver.driver import call, driver, failure
 from qgraph.runtime.graph.touched_memory import Touched, together
 

@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -15,6 +14,7 @@ from qgraph.errors import ArgumentError, BackendError, CudaError
 from qgraph.language import in_reference
 from qgraph.nodes.child_graph import RecordedGraph
 from qgraph.pickling import not_pickled
+from qgraph.records import dataclass
 from qgraph.runtime.arguments.library_captures import Workspace
 from qgraph.runtime.driver.captures import KEPT, MODES, Capture, KeptForGraphs, begin_capture, end_capture
 from qgraph.runtime.driver.driver import DeviceContext, call, driver, failure, outside_captures

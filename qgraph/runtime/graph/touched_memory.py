@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.program import HOST, Effects
 from qgraph.nodes.kind import kind_of
+from qgraph.records import dataclass
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import Call
 

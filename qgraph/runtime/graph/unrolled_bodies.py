@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.unrolling import Unrolling
+from qgraph.records import dataclass
 from qgraph.runtime.graph.graph_builder import GraphInstance, add_node, connect
 from qgraph.runtime.graph.kernels import KernelNode
 from qgraph.runtime.graph.launch_shapes import Shape

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -12,6 +11,7 @@ import numpy
 
 from qgraph.compat.numpy import host_pointer
 from qgraph.errors import ArgumentError
+from qgraph.records import dataclass
 
 Layout = Literal["C", "F", "A"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from qgraph.records import dataclass
 
 ALIGNMENT = 512
 

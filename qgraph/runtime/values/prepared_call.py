@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy
 
+from qgraph.records import dataclass
 from qgraph.runtime.values.array_view import ArrayView
 
 Value = ArrayView | int | float | complex | bool | numpy.generic

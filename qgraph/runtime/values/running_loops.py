@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from qgraph import forks
 from qgraph.errors import CudaError
+from qgraph.records import dataclass
 from qgraph.runtime.values.watchdog import limit, tell
 from qgraph.source import Span
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Program, Temporary
+from qgraph.runtime.values.array_view import ArrayView
+
+
+def array_shapes(program: Program, values: Sequence[object], host: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of a call's arrays, by leaf: of its ``values``, and of what it returns and temporaries by ``host`` values."""
+    given = zip(program.leaves, values, strict=False)
+    found = {leaf.name: value.shape for leaf, value in given if isinstance(value, ArrayView)}
+    for own in (*program.returned, *program.temporaries):
+        if all(name in host for name in own.shape):
+            found[own.leaf.name] = tuple(host[name] for name in own.shape)
+    return found
 
 
 class Temporaries:

@@ -22,6 +22,7 @@ import pytest
 from numba.core import types
 
 import qgraph
+from qgraph.ir.artifacts import ANY_EXTENTS, Extents
 from qgraph.ir.functions import Function
 from qgraph.lowering.cache import toolchain_key
 from qgraph.lowering.cache.artifact_cache import ArtifactCache
@@ -72,9 +73,9 @@ def arguments(dtype=np.float32):
     return np.zeros(8, dtype), np.zeros(8, dtype), 3
 
 
-def keys(plan, capability=(9, 0), options=Options()):
+def keys(plan, capability=(9, 0), options=Options(), extents=ANY_EXTENTS):
     """The keys of a plan, of its types, and of its tasks."""
-    saved = ArtifactCache(plan, capability, options)
+    saved = ArtifactCache(plan, capability, options, extents)
     dtypes = {slot.name: "float32" for slot in plan.program.slots}
     nodes = [node for node in plan.nodes if node.task is not None]
     tasks = []
@@ -86,7 +87,7 @@ def keys(plan, capability=(9, 0), options=Options()):
             tasks.append(self._task_key(code, function, settings))
             return ""
 
-    compile_ptx(plan, capability, options, dtypes, saved=Keys(plan, capability, options))
+    compile_ptx(plan, capability, options, dtypes, saved=Keys(plan, capability, options), extents=extents)
     assert saved._unkept == ""
     assert all(tasks)
     lines = [{child.lineno for task in node.tasks for statement in task.body for child in _placed(statement)} for node in nodes]
@@ -237,6 +238,15 @@ def test_capability_float_type_and_options_are_part_of_the_keys(load):
     assert keys(plan, options=Options(graph=False)).plan != here.plan
     # Which path runs it is not decided by the compiler.
     assert keys(plan, options=Options(graph=False)).tasks == here.tasks
+
+
+def test_equal_shapes_and_large_arrays_are_part_of_the_keys(load):
+    text = COPIED.replace("x[i] = y[i]", "x[i, 0] = y[i, 0]")
+    plan = load(text).kernel.plan(np.zeros((3, 4)), np.zeros((3, 4)))
+    found = [keys(plan, extents=each) for each in (ANY_EXTENTS, Extents(index64=True), Extents(equal=(("x", "y"),)))]
+    assert len({each.plan for each in found}) == 3
+    assert len({task for each in found for task in each.tasks}) == 3
+    assert len({each.types for each in found}) == 1
 
 
 # --- the compiler ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from qgraph.arrays import asarray, synchronize, to_numpy
 from qgraph.info import info
 from qgraph.kernel import kernel
 from qgraph.language import Static, static
+from qgraph.records import dataclass
 
 LADDER = (1, 3, 10)
 ITERATIONS = 100
