@@ -18,6 +18,7 @@ from benchmarks import chains, parts, plots, timing
 from benchmarks.launch import expect
 from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
+from qgraph import specialisation
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.program import MAX_PARTIALS
 from qgraph.lowering import plan_builder
@@ -36,8 +37,9 @@ RULES: dict[str, tuple[Any, str, Any]] = {
     "arrays of copies": (unrolling, "_trading", mock.MagicMock(return_value=())),
     "copies of one kernel": (unrolling, "COPIES", unrolling.COPIES[1:]),
     "results handed on": (unrolling, "hand_on", mock.MagicMock(return_value=None)),
+    "extents in common": (specialisation, "equal_shapes", mock.MagicMock(return_value=())),
 }
-COMBINING = tuple(RULES)[-5:]
+COMBINING = tuple(RULES)[-6:-1]
 COLUMNS = ("rule", "program", "size", "with", "without", "ratio")
 # Elements of the programs that grow with them, and iterations of those that grow with these.
 ELEMENTS = (1024, 65_536, 1_048_576, 16_777_216, 67_108_864)
@@ -114,6 +116,17 @@ def sweeps(u, v, most):
         done += 1
 
 
+def spreading(u, v, p, q, steps):
+    """Two quantities that spread over a torus."""
+    n, m = u.shape
+    for _ in qgraph.serial(range(steps)):
+        for i, j in qgraph.ndrange(n, m):
+            p[i, j] = 0.25 * (u[i - 1, j] + u[(i + 1) % n, j] + u[i, j - 1] + u[i, (j + 1) % m]) + v[i, j]
+            q[i, j] = 0.25 * (v[i - 1, j] + v[(i + 1) % n, j] + v[i, j - 1] + v[i, (j + 1) % m]) - u[i, j]
+        u, p = p, u
+        v, q = q, v
+
+
 def measure(quick: bool) -> Answer:
     """Microseconds a call, end to end."""
     answer = Answer("rules", "Each rule on and off: us a call", COLUMNS)
@@ -149,6 +162,10 @@ def _programs(quick: bool) -> Iterator[_Program]:
     for rule in COMBINING:
         for n in SIDES[:2] if quick else SIDES:
             yield _Program(rule, f"{SWEEPS} sweeps with a maximum, n of n x n", n, sweeps, (n, n), 2, (SWEEPS,), 0, 0)
+    for n in SIDES[:2] if quick else SIDES:
+        yield _Program(
+            "extents in common", f"{SWEEPS} steps of two stencils, n of n x n", n, spreading, (n, n), 4, (SWEEPS,), 0, 0
+        )
 
 
 def _measured(program: _Program, *, on: bool) -> Timing:
