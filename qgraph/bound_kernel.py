@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import numpy as np
 
-from qgraph.errors import ArgumentError, BackendError, CudaError, StreamCaptured
+from qgraph.errors import ArgumentError, BackendError, CudaError, NothingRan, StreamCaptured
 from qgraph.ir.global_arrays import GlobalArray, Place
 from qgraph.language import Parameters, Result
 from qgraph.pickling import not_pickled
@@ -44,8 +44,6 @@ class _Kernel(Protocol):
     def _run(self, values: tuple[Any, ...]) -> Any: ...
 
     def _recover(self, error: CudaError, variant: Variant) -> None: ...
-
-    def close_executables(self, variant: Variant | None = None) -> None: ...
 
 
 class Bound(Generic[Result]):
@@ -207,11 +205,6 @@ class _Arguments:
         if self.specialisation.returns_arrays:
             return self._launch_anew_each_time
         self.executable = kernel._executable(self.specialisation, self.call)
-        if not self.specialisation.fits(self.call):
-            # It was built for another call, of arrays with one shape.
-            self._variant.equal_extents = False
-            kernel.close_executables(self._variant)
-            return self.launcher()
         again = self.specialisation.again(self.executable, self.call, held=True)
         if again is None:
             run = functools.partial(_launch_as_bound, self.executable, self.call)
@@ -276,32 +269,32 @@ class _Arguments:
 
     def launch_anew(self) -> Any:
         """Launch what the kernel has built since, or builds now."""
-        self._new_launcher()
-        return self._kernel._run(self.values) if self._calls else self._launch_now()
+        launch = self._new_launcher()
+        return self._kernel._run(self.values) if self._calls else launch()
 
     def launch_after(self, error: CudaError) -> Any:
         """Launch after a failure, where that can be made good; raises it otherwise. Under capture, add nodes instead."""
         if isinstance(error, StreamCaptured):
-            self._kernel._ran.specialisation = self.specialisation.capture(error.call)
+            try:
+                self._kernel._ran.specialisation = self.specialisation.capture(error.call)
+            except NothingRan as unfit:
+                # The code was built for another call.
+                self._kernel._recover(unfit, self._variant)
+                return self._kernel._run(self.values)
             return None
-        self.make_good(error)
-        return self._launch_now()
+        return self.make_good(error)()
 
-    def _launch_now(self) -> Any:
-        numbers = _launch_as_bound(self.executable, self.call)
-        self._kernel._ran.specialisation = self.specialisation
-        return None if numbers is None else self.specialisation.value(numbers)
-
-    def make_good(self, error: CudaError) -> None:
-        """Build anew what a failure took away; raises it where nothing can be done."""
+    def make_good(self, error: CudaError) -> _Launch:
+        """Build anew what a failure took away, and give what launches it; raises it where nothing can be done."""
         self._kernel._recover(error, self._variant)
-        self._new_launcher()
+        return self._new_launcher()
 
-    def _new_launcher(self) -> None:
+    def _new_launcher(self) -> _Launch:
         launch = self.launcher()
         bound = self.bound()
         if bound is not None:
             bound.launch = launch
+        return launch
 
 
 def _launch_as_bound(executable: Executable, call: Call) -> Any:

@@ -262,9 +262,9 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         variant.index64 |= isinstance(error, NeedsIndex64)
         variant.equal_extents &= not isinstance(error, NeedsOwnExtents)
         if isinstance(error, (NeedsIndex64, NeedsOwnExtents)):
-            self.close_executables(variant)
+            self._close_executables(variant)
         elif isinstance(error, ContextLost):
-            self.close_executables()
+            self._close_executables()
         elif not isinstance(error, ExecutableClosed):
             raise error
 
@@ -372,7 +372,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         self._counts.add(specialisation.executable)
         specialisation.close()
 
-    def close_executables(self, variant: Variant | None = None) -> None:
+    def _close_executables(self, variant: Variant | None = None) -> None:
         """Close all, or those of ``variant`` that are outdated; they are built anew when they are called."""
         with self._lock:
             self._forget_calls()
@@ -424,7 +424,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             for profiled in self._profiled.values():
                 profiled.clear_cache()
             self._reads_disk = False
-            self.close_executables()
+            self._close_executables()
             self._specialisations.clear()
             if self._variants:
                 forget_code()
@@ -454,7 +454,7 @@ def reset() -> None:
     Call it after the primary context was destroyed by somebody else, or to give all device memory back.
     """
     for kernel_ in list(_KERNELS):
-        kernel_.close_executables()
+        kernel_._close_executables()
     from qgraph.runtime.arguments.streams import reset_devices
 
     reset_devices()

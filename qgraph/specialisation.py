@@ -333,10 +333,6 @@ class Specialisation:
         granted = self._extents
         return self.variant.index64 > granted.index64 or bool(granted.equal) > self.variant.equal_extents
 
-    def fits(self, call: Call) -> bool:
-        """Whether arrays have one shape that the code takes to have one."""
-        return not self._extents.equal or self._extents.fit(self._shapes(call))
-
     def _shapes(self, call: Call) -> dict[str, tuple[int, ...]]:
         program = self.plan.program
         host = {value.name: number for value, number in zip(program.host_values, call.host, strict=True)}

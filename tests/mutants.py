@@ -491,6 +491,55 @@ MUTANTS = (
         "return False",
         "lowering/numba_backend/test_fast_pipeline.py",
     ),
+    Mutant(
+        "code for arrays of one shape runs with others",
+        "runtime/graph/kernel_parameters.py",
+        "if not self._extents.fit(",
+        "if not self._extents and self._extents.fit(",
+        "runtime/test_extents.py",
+    ),
+    Mutant(
+        "an array that another copy exchanges has the extents of the first one's",
+        "ir/artifacts.py",
+        "group = among.pop() if len(among) == 1 else None",
+        "group = min(among, default=None, key=str)",
+        "runtime/test_extents.py",
+    ),
+    Mutant(
+        "code for arrays of one shape is that of others on the disk",
+        "lowering/cache/artifact_cache.py",
+        "repr(self._extents), plan_text",
+        "repr(self._extents.index64), plan_text",
+        "lowering/cache/test_cache_keys.py",
+    ),
+    Mutant(
+        "loops that say the same are one kernel, whatever shapes they have in common",
+        "lowering/compile.py",
+        "(_twin(code, function), self.extents.same(code), waits_last)",
+        "(_twin(code, function), waits_last)",
+        "lowering/intrinsics/test_array_addressing.py",
+    ),
+    Mutant(
+        "what was built for arrays of one shape stays where others came",
+        "specialisation.py",
+        " or bool(granted.equal) > self.variant.equal_extents",
+        "",
+        "runtime/test_extents.py",
+    ),
+    Mutant(
+        "a bound kernel that is built anew does not look at the current stream",
+        "bound_kernel.py",
+        "return self._kernel._run(self.values) if self._calls else launch()",
+        "return self._kernel._run(self.values) if self._calls else _launch_as_bound(self.executable, self.call)",
+        "runtime/test_extents.py",
+    ),
+    Mutant(
+        "records that hold the same are not equal",
+        "records.py",
+        "names = [field.name for field in dataclasses.fields(cls) if field.compare]",
+        "names = [field.name for field in dataclasses.fields(cls)]",
+        "test_records.py",
+    ),
 )
 
 

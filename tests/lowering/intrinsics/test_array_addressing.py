@@ -124,6 +124,20 @@ def weighted(x, y, z, weights):
         z[i, j] = x[i, j] + y[i, j] * weights[j] + x[-i, -j]
 
 
+def alike(a, b, c, d):
+    for i, j in qgraph.ndrange(2, 2):
+        b[i, j] = a[i, j] + 1
+    for i, j in qgraph.ndrange(2, 2):
+        d[i, j] = c[i, j] + 1
+
+
+def test_loops_that_say_the_same_are_one_kernel_where_shapes_are_alike():
+    plan = qgraph.kernel(alike).plan(*(np.zeros((3, 4)) for _ in range(4)))
+    for equal, kernels in (((), 1), ((("a", "b"),), 2), ((("a", "b"), ("c", "d")), 1), ((("a", "b", "c", "d"),), 1)):
+        found = compile_cuda(plan, (9, 0), Options(), extents=Extents(equal=equal))
+        assert len({code.entry for code in found.codes.values()}) == kernels
+
+
 def params(ptx):
     return re.findall(r"\.param \.\w+ \w+_param_(\d+)", ptx[: ptx.index(")")])
 
