@@ -257,11 +257,10 @@ class Kernel(ByName, Introspection[Parameters, Result]):
 
         Any other failure is the caller's to see.
         """
-        from qgraph.runtime.driver.driver import ContextLost, ExecutableClosed, NeedsIndex64, NeedsOwnExtents
+        from qgraph.runtime.driver.driver import ContextLost, ExecutableClosed, UnfitCode
 
-        variant.index64 |= isinstance(error, NeedsIndex64)
-        variant.equal_extents &= not isinstance(error, NeedsOwnExtents)
-        if isinstance(error, (NeedsIndex64, NeedsOwnExtents)):
+        if isinstance(error, UnfitCode):
+            setattr(variant, *error.learned)
             self._close_executables(variant)
         elif isinstance(error, ContextLost):
             self._close_executables()

@@ -494,8 +494,8 @@ MUTANTS = (
     Mutant(
         "code for arrays of one shape runs with others",
         "runtime/graph/kernel_parameters.py",
-        "if not self._extents.fit(",
-        "if not self._extents and self._extents.fit(",
+        "if any(len({values[index].shape for index in group}) > 1 for group in self._equal):",
+        "if any(len({values[index].shape for index in group}) > 2 for group in self._equal):",
         "runtime/test_extents.py",
     ),
     Mutant(

@@ -153,10 +153,6 @@ class Extents:
     index64: bool = False
     equal: tuple[tuple[str, ...], ...] = ()
 
-    def fit(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Whether leaves of these shapes are as equal as the code takes them to be."""
-        return all(len({shapes[name] for name in group}) == 1 for group in self.equal)
-
     def same(self, code: TaskCode) -> tuple[int, ...]:
         """For each parameter of a kernel the first one that has its extents, whichever leaves they are in a copy."""
         groups = {name: number for number, group in enumerate(self.equal) for name in group}

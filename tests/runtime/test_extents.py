@@ -21,13 +21,6 @@ def test_groups_of_one_shape():
     assert equal_shapes(shapes) == (("a", "c"), ("b", "h"))
 
 
-def test_what_fits():
-    extents = Extents(equal=(("a", "c"), ("b", "h")))
-    assert extents.fit({"a": (3, 4), "c": (3, 4), "b": (3, 4), "h": (3, 4), "other": (1, 1)})
-    assert not extents.fit({"a": (3, 4), "c": (3, 4), "b": (3, 4), "h": (3, 5)})
-    assert not extents.fit({"a": (3, 4), "c": (4, 3), "b": (3, 5), "h": (3, 5)})
-
-
 def kernel(*names, arrays=()):
     """A kernel with parameters of these names: one that begins with `host` is a number of the host's."""
     array = ArrayType("float32", 2, "C")

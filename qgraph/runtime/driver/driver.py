@@ -66,12 +66,22 @@ class ContextLost(NothingRan):
     """The primary context was reset from outside: modules, graphs and memory are gone, and their owner builds them again."""
 
 
-class NeedsIndex64(NothingRan):
-    """An array of several dimensions has more elements than the code can tell apart; nothing ran."""
+class UnfitCode(NothingRan):
+    """Arrays are not what the code takes for granted; nothing ran. ``learned``: what a ``Variant`` must know for other code."""
+
+    learned: tuple[str, bool]
 
 
-class NeedsOwnExtents(NothingRan):
-    """Arrays have different shapes that the code takes to be the same; nothing ran."""
+class NeedsIndex64(UnfitCode):
+    """An array of several dimensions has more elements than the code can tell apart."""
+
+    learned = ("index64", True)
+
+
+class NeedsOwnExtents(UnfitCode):
+    """Arrays have different shapes that the code takes to be the same."""
+
+    learned = ("equal_extents", False)
 
 
 class ExecutableClosed(NothingRan):

@@ -79,11 +79,11 @@ def _scalar_place(word: int, dtype: str) -> _Place:
 
 class _ArrayLeaf:
     # What the block holds of one array: plain ints, so that nothing of the caller's stays alive.
-    __slots__ = ("data", "index", "layout", "name", "offset", "path", "pointer", "shape", "strides", "users")
+    __slots__ = ("data", "index", "layout", "offset", "path", "pointer", "shape", "strides", "users")
 
-    def __init__(self, index: int, word: int, ndim: int, leaf: Leaf) -> None:
+    def __init__(self, index: int, word: int, ndim: int, path: str) -> None:
         self.index = index
-        self.name, self.path = leaf.name, leaf.path
+        self.path = path
         self.offset = word * _WORD
         self.data = word + _DATA
         self.layout = struct.Struct(f"={_SHAPE + 2 * ndim}q")
@@ -159,15 +159,17 @@ class Parameters:
 
     def __init__(self, plan: CudaPlan, slots_pointer: int, faults_pointer: int = 0, turns_pointer: int = 0) -> None:
         program = plan.plan.program
-        self._extents = plan.extents
-        # Whether an array took another shape since it was seen that they fit.
-        self._reshaped = False
+        self._index64 = plan.extents.index64
         self._float_type = program.float_type
         self._places: dict[tuple[str, str], _Place] = {}
         self._arrays: list[_ArrayLeaf] = []
         self._scalars: list[_ScalarLeaf] = []
         self._used = 0
         leaves = program.arrays_and_scalars
+        # Groups of arrays with one shape, and whether one took another shape since that was seen.
+        index_of = {leaf.name: index for index, leaf in enumerate(leaves)}
+        self._equal = [[index_of[name] for name in group] for group in plan.extents.equal]
+        self._reshaped = False
         for index, leaf in enumerate(leaves):
             self._place_leaf(index, leaf)
         self._host_words = [self._place_word("host", value.name) for value in program.host_values]
@@ -251,7 +253,7 @@ class Parameters:
         if isinstance(leaf.type, ArrayType):
             word = self._take(_SHAPE + 2 * leaf.type.ndim)
             self._places["leaf", leaf.name] = _array_place(word, leaf.type.ndim)
-            self._arrays.append(_ArrayLeaf(index, word, leaf.type.ndim, leaf))
+            self._arrays.append(_ArrayLeaf(index, word, leaf.type.ndim, leaf.path))
             return
         dtype = scalar_dtype(leaf.type, self._float_type)
         word = self._take(2 if dtype == "complex128" else 1)
@@ -374,7 +376,7 @@ class Parameters:
                 self.changed |= array.users
                 self._integers[array.data] = array.pointer = view.pointer
         if self._reshaped:
-            if not self._extents.fit({array.name: values[array.index].shape for array in self._arrays}):
+            if any(len({values[index].shape for index in group}) > 1 for group in self._equal):
                 raise NeedsOwnExtents("arrays have different shapes that had the same one in the first call")
             self._reshaped = False
         for scalar in self._scalars:
@@ -406,7 +408,7 @@ class Parameters:
         # Unknown, should an interrupt come before they are noted.
         array.shape = None
         self._reshaped = True
-        if len(shape) > 1 and head[2] >= _INDEX64_FROM and not self._extents.index64:
+        if len(shape) > 1 and head[2] >= _INDEX64_FROM and not self._index64:
             raise NeedsIndex64(f"{array.path} has {head[2]} elements")
         array.layout.pack_into(self._bytes, array.offset, *head, *shape, *strides)
         array.pointer, array.shape, array.strides = pointer, shape, strides
