@@ -483,3 +483,25 @@ def test_arrays_of_other_libraries_that_come_back(context, library):
             kernel(*each)
         assert not looked
         del sets, each, x
+
+
+@pytest.mark.parametrize("holds_it", [True, False])
+def test_a_bound_call_that_is_built_anew_stays_on_the_current_stream(holds_it):
+    torch = pytest.importorskip("torch")
+    kernel = qgraph.kernel(scale)
+    x = torch.ones(N, device="cuda")
+    bound = kernel.bind(x, 1.0)
+    bound.launch()
+    launch = bound.launch
+    if not holds_it:
+        del bound
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    for _ in range(3):
+        kernel.clear_cache()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)
+            x.fill_(6.0)
+            launch()
+        stream.synchronize()
+        assert (x == 4.0).all()
