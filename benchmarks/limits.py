@@ -17,8 +17,8 @@ _WHY = {
     ),
     ("programs", "boltzmann3", "CuPy"): "as of boltzmann: all blocks of 64^3 fit on the device at once",
     ("programs", "gray_scott", "CuPy"): (
-        "a thread has one row of the grid and loads its neighbours for itself, as in C; four rows a thread were ahead by a "
-        "tenth from 2,048^2 on, but 512^2 took 15% longer, in code for both. The rest is not known"
+        "a thread has one row of the grid and loads its neighbours for itself, as in C; four rows a thread, tried by "
+        "hand, were ahead by a tenth from 2,048^2 on, but 512^2 took 15% longer, in code for both. The rest is not known"
     ),
     ("programs", "gray_scott", "Quadrants"): "as against CuPy: there is one n for all arrays",
     ("programs", "shallow", "CuPy"): (

@@ -321,8 +321,11 @@ class Specialisation:
         variant = self.variant
         if variant.backend != "cuda":
             refuse_cuda_only(self.plan.program, variant.backend)
-        equal = equal_shapes(self._shapes(call)) if variant.equal_extents and variant.backend == "cuda" else ()
-        extents = Extents(variant.index64, equal)
+        extents = Extents(variant.index64)
+        if variant.equal_extents and variant.backend == "cuda":
+            program = self.plan.program
+            host = {value.name: number for value, number in zip(program.host_values, call.host, strict=True)}
+            extents = Extents(variant.index64, equal_shapes(array_shapes(program, call.values, host)))
         executable = _EXECUTABLES[variant.backend](self.plan, variant, extents)
         self._extents, self.executable = extents, executable
         return executable
@@ -330,13 +333,8 @@ class Specialisation:
     @property
     def outdated(self) -> bool:
         """Whether its code takes for granted what did not hold of arrays that came since."""
-        granted = self._extents
-        return self.variant.index64 > granted.index64 or bool(granted.equal) > self.variant.equal_extents
-
-    def _shapes(self, call: Call) -> dict[str, tuple[int, ...]]:
-        program = self.plan.program
-        host = {value.name: number for value, number in zip(program.host_values, call.host, strict=True)}
-        return array_shapes(program, call.values, host)
+        variant, granted = self.variant, self._extents
+        return (variant.index64 and not granted.index64) or (bool(granted.equal) and not variant.equal_extents)
 
     @property
     def launched(self) -> LastLaunch | None:

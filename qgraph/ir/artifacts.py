@@ -156,10 +156,11 @@ class Extents:
     def same(self, code: TaskCode) -> tuple[int, ...]:
         """For each parameter of a kernel the first one that has its extents, whichever leaves they are in a copy."""
         groups = {name: number for number, group in enumerate(self.equal) for name in group}
+        arrays = dict(code.arrays)
         first: dict[int, int] = {}
         found = []
         for index, parameter in enumerate(code.parameters):
-            leaves = dict(code.arrays).get(parameter.name, (parameter.name,)) if parameter.kind == "leaf" else ()
+            leaves = arrays.get(parameter.name, (parameter.name,)) if parameter.kind == "leaf" else ()
             among = {groups.get(leaf) for leaf in leaves}
             group = among.pop() if len(among) == 1 else None
             found.append(index if group is None else first.setdefault(group, index))

@@ -92,6 +92,7 @@ def test_bound_to_unlike_ones():
         kernel.reference(*hosts)
         np.testing.assert_array_equal(qgraph.to_numpy(args[2]), hosts[2])
         agrees(kernel, *arrays(*LIKE))
+        assert kernel.stats.compilations == 2
 
 
 def test_bound_when_others_come():
@@ -100,11 +101,12 @@ def test_bound_when_others_come():
     args = [qgraph.asarray(each, backend="cuda") for each in hosts]
     bound = kernel.bind(*args)
     kernel.reference(*hosts)
-    for shapes in (LIKE, UNLIKE, LIKE):
+    for number, shapes in enumerate((LIKE, UNLIKE, LIKE)):
         args[2].fill(77)
         bound.launch()
         np.testing.assert_array_equal(qgraph.to_numpy(args[2]), hosts[2])
         agrees(kernel, *arrays(*shapes))
+        assert kernel.stats.compilations == min(number, 1) + 1
 
 
 def test_a_captured_stream_asks_for_one_call():

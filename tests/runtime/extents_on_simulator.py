@@ -10,6 +10,7 @@ import pytest
 import qgraph
 from qgraph.errors import CudaError
 from tests import played_driver
+from tests.gpu import test_equal_extents
 from tests.gpu.test_equal_extents import CASES, LIKE, UNLIKE, agrees, arrays, weighted
 
 
@@ -38,28 +39,8 @@ def calls():
 
 def bound():
     """Bound arguments that are unlike, where other calls have arrays of one shape, and the other way round."""
-    kernel = qgraph.kernel(backend="cuda")(weighted)
-    agrees(kernel, *arrays(*LIKE))
-    hosts = arrays(*UNLIKE)
-    args = [qgraph.asarray(each, backend="cuda") for each in hosts]
-    unlike = kernel.bind(*args)
-    kernel.reference(*hosts)
-    for _ in range(3):
-        args[2].fill(77)
-        unlike.launch()
-        np.testing.assert_array_equal(qgraph.to_numpy(args[2]), hosts[2])
-        assert kernel.stats.compilations == 2
-    kernel = qgraph.kernel(backend="cuda")(weighted)
-    hosts = arrays(*LIKE)
-    args = [qgraph.asarray(each, backend="cuda") for each in hosts]
-    like = kernel.bind(*args)
-    kernel.reference(*hosts)
-    for number, shapes in enumerate((LIKE, UNLIKE, LIKE)):
-        args[2].fill(77)
-        like.launch()
-        np.testing.assert_array_equal(qgraph.to_numpy(args[2]), hosts[2])
-        agrees(kernel, *arrays(*shapes))
-        assert kernel.stats.compilations == min(number, 1) + 1
+    test_equal_extents.test_bound_to_unlike_ones()
+    test_equal_extents.test_bound_when_others_come()
 
 
 def captured():

@@ -875,20 +875,25 @@ def copied(x, y):
             y[i, j] = x[i, j]
 
 
+def is_refused(kernel, error, x, y):
+    """Each time, and before anything runs."""
+    for _ in range(2):
+        try:
+            kernel(x, y)
+        except error:
+            pass
+        else:
+            raise AssertionError("it ran")
+    assert (y == 7).all()
+
+
 def index64():
     """Arrays with more elements than the code can tell apart are refused before anything runs."""
     most, kernel_parameters._INDEX64_FROM = kernel_parameters._INDEX64_FROM, 20
     kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)))
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
     x, y = np.ones((4, 5)), np.full((4, 5), 7.0)
-    for _ in range(2):
-        try:
-            kernel(x, y)
-        except NeedsIndex64:
-            pass
-        else:
-            raise AssertionError("it ran")
-    assert (y == 7).all()
+    is_refused(kernel, NeedsIndex64, x, y)
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
     assert not kernel.executable.plan.extents.index64
     kernel = Plain(copied, x, y, extents=Extents(index64=True))
@@ -901,15 +906,7 @@ def equal_extents():
     """Arrays with shapes of their own are refused before anything runs by code that has one for both."""
     kernel = Plain(copied, np.ones((4, 4)), np.zeros((4, 4)), extents=Extents(equal=(("x", "y"),)))
     kernel.agrees(np.ones((4, 4)), np.zeros((4, 4)))
-    x, y = np.ones((4, 5)), np.full((4, 6), 7.0)
-    for _ in range(2):
-        try:
-            kernel(x, y)
-        except NeedsOwnExtents:
-            pass
-        else:
-            raise AssertionError("it ran")
-    assert (y == 7).all()
+    is_refused(kernel, NeedsOwnExtents, np.ones((4, 5)), np.full((4, 6), 7.0))
     kernel.agrees(np.ones((3, 5)), np.zeros((3, 5)))
 
 
