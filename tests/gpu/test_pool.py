@@ -11,6 +11,7 @@ import pytest
 import qgraph
 from qgraph.runtime.driver.arena import Arena
 from qgraph.runtime.driver.driver import device, driver
+from tests.processes import printed_by
 
 MIB = 1 << 20
 
@@ -178,6 +179,19 @@ def test_arrays_of_cupy_lie_in_it(cupy):
     del x, y
     gc.collect()
     assert pool.used == 0
+
+
+ALONE = """
+import cupy
+import qgraph
+
+with qgraph.pool(1 << 20, backend="cuda"):
+    print(int(cupy.arange(1000).sum()))
+"""
+
+
+def test_cupy_allocates_from_it_before_anything_else_used_the_device(cupy, tmp_path):
+    assert printed_by(ALONE, tmp_path).split() == ["499500"]
 
 
 def test_another_stream_has_it_after_the_work_on_it(cupy):

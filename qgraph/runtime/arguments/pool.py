@@ -162,7 +162,8 @@ class Pool:
         Raises:
             BackendError: the pool is not on a device, or CuPy is not installed.
         """
-        cupy, ordinal = self._library("cupy"), self._device().ordinal
+        cupy, device = self._library("cupy"), self._device()
+        ordinal = device.ordinal
         memory: Any = self._memory
 
         def allocate(nbytes: int) -> Any:
@@ -171,6 +172,9 @@ class Pool:
                 raise PoolError(
                     f"the pool lies on device {ordinal}, and CuPy works on device {current}", hint="make a pool for each device"
                 )
+            # CUDA's runtime makes a context current when it allocates, and CuPy loads its kernels into the current one.
+            if device.push(stays=True):
+                device.pop()
             buffer = memory.buffer(nbytes, int(cupy.cuda.get_current_stream().ptr))
             return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(buffer.pointer, nbytes, buffer, ordinal), 0)
 
