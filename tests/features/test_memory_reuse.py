@@ -262,6 +262,25 @@ def test_how_much_memory_there_is(rig, function):
     assert (len(memories), len(temporaries)) == KERNELS[function]
 
 
+def of_two_shapes(x, y):
+    a = np.flip(x, axis=0) * 2.0
+    s = np.sum(a, axis=0)
+    b = np.flip(a, axis=1) + s
+    u = np.sum(b, axis=1)
+    y[:] = np.flip(b, axis=0) - u[:, None]
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (8, 5), (6, 6)])
+def test_calls_again_where_arrays_of_two_shapes_share_memory(rig, shape):
+    kernel = rig.kernel(of_two_shapes)
+    x, y, expected = np.random.default_rng().normal(size=shape), np.empty(shape), np.empty(shape)
+    of_two_shapes(x, expected)
+    for _ in range(5):
+        y.fill(np.nan)
+        rig.run(kernel, x, y)
+        np.testing.assert_allclose(y, expected)
+
+
 def touched(node):
     parts = (*node.tasks, *(() if node.what is None else (node.what,)))
     effects = [each.effects if hasattr(each, "effects") else each.touched for each in parts]

@@ -148,7 +148,6 @@ class CpuExecutable:
         made = list(shapes)
         first = self._arguments + len(made)
         temporaries = [f"new{k}" for k in range(first, first + len(self._temporaries.names))]
-        names |= {"temporaries": self._temporaries.maker(call.host)} if temporaries else {}
         hosts = {f"host{number}": int(call.host[k]) for number, k in enumerate(self._hosts)}
         names |= hosts
         addresses = {f"loop{number}": address for number, address in enumerate(self._addresses)}
@@ -156,7 +155,9 @@ class CpuExecutable:
         noted = [] if self._faults is None else ["noted"]
         passed = [*hosts, *list(viewed)[1:], *noted, *addresses, "address"]
         before, give = [f"{name} = empty(*shape_{name})" for name in shapes], []
-        before += [f"{', '.join(temporaries)}, = temporaries({', '.join(made)})"] if temporaries else []
+        makes, found = self._temporaries.statements(call.host, temporaries, shapes)
+        before += makes
+        names |= found
         if self._scratch.empty:
             names |= viewed
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -56,16 +56,31 @@ class Temporaries:
 
     def on_host(self, host: Sequence[int], *returned: np.ndarray) -> list[np.ndarray]:
         """New NumPy arrays for one call, which returns ``returned``; those in one memory are parts of one."""
-        return self.maker(host)(*returned)
+        memory = dict(zip(self._returned, returned, strict=False))
+        memory |= {name: np.empty(size, np.uint8) for name, size in self.sizes(host).items() if name not in memory}
+        places = zip(self.memories, self.shapes(host), strict=True)
+        return [np.ndarray(shape, dtype, memory[name]) for name, (shape, dtype) in places]
 
-    def maker(self, host: Sequence[int]) -> Callable[..., list[np.ndarray]]:
-        """What makes them, for calls with the same host values, of the arrays that a call returns."""
-        sizes = {name: size for name, size in self.sizes(host).items() if name not in self._returned}
-        places = [(name, *found) for name, found in zip(self.memories, self.shapes(host), strict=True)]
+    def statements(
+        self, host: Sequence[int], variables: Sequence[str], returned: Mapping[str, tuple[tuple[int, ...], np.dtype]]
+    ) -> tuple[list[str], dict[str, object]]:
+        """The same in straight-line code, for calls with the same host values: the statements, and the names in them.
 
-        def make(*returned: np.ndarray) -> list[np.ndarray]:
-            memory = dict(zip(self._returned, returned, strict=False))
-            memory |= {name: np.empty(size, np.uint8) for name, size in sizes.items()}
-            return [np.ndarray(shape, dtype, memory[name]) for name, shape, dtype in places]
-
-        return make
+        ``variables`` get the arrays; those of ``returned`` hold what the call returns, with shapes and dtypes.
+        """
+        lines, names = [], {"empty": np.empty, "ndarray": np.ndarray}
+        placed = list(zip(variables, self.memories, self.shapes(host), strict=True))
+        # Of each memory the variable that holds it, and which array that is, where it can be taken for one of them.
+        held = dict(zip(self._returned, returned.items(), strict=False))
+        for name, size in self.sizes(host).items():
+            if name not in held:
+                kinds = {found for _, memory, found in placed if memory == name}
+                made = kinds.pop() if len(kinds) == 1 else ((size,), np.dtype(np.uint8))
+                held[name] = variable, _ = f"memory{len(held)}", made
+                names[f"of_{variable}"] = made
+                lines.append(f"{variable} = empty(*of_{variable})")
+        for variable, memory, found in placed:
+            whole, made = held[memory]
+            names[f"of_{variable}"] = found
+            lines.append(f"{variable} = {whole if made == found else f'ndarray(*of_{variable}, {whole})'}")
+        return lines, names
