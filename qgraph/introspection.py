@@ -311,7 +311,9 @@ class Introspection(Generic[Parameters, Result]):
             try:
                 profiles, rings = self._profiles, self._rings
                 variant = Variant(*given, global_arrays=used, runs=False, checks=checks, profiles=profiles, rings=rings)
-                return variant, found.values
+                if not variant.meets_ones(found.values):
+                    return variant, found.values
+                self._add_ones()
             except GlobalArrayFound as missing:
                 self._add_array(missing.array)
             except TailFound as missing:

@@ -158,7 +158,8 @@ class Variant:
         # What dependence tests of this kernel said.
         self._answers = SavedAnswers()
         self.program = self._built(())
-        self.host_values = HostValues(self.program).of
+        numbers = HostValues(self.program)
+        self.host_values, self.meets_ones = numbers.of, numbers.meets_ones
         self.arrays = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf.type, ArrayType))
         written = self.program.written
         # Of generators of random numbers, which take a step in each call.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -239,3 +241,202 @@ def test_a_row_that_becomes_another_one_needs_no_memory_of_its_own(function):
     """What is returned has memory; the temporary whose elements become those, in the last loop, has none."""
     _, plan = loops(function, *matrices(13, 40)[:1])
     assert ("temporary" not in plan) is (function in IN_ONE)
+
+
+# --- loops in a row that are one, so that what is between them is a number ---------------------------------------------------
+
+
+def squares(x, y):
+    d = x - 0.5
+    y[:, 0] = np.sum(d * d, axis=1)
+
+
+def with_a_mask(x, y):
+    d = x - 0.5
+    e = d * d + 0.25
+    e[e > 0.5] = 1.0 / e[e > 0.5]
+    y[:, 0] = np.sum(d * e, axis=1)
+
+
+def three_sums(x, y):
+    d = x * 2.0
+    e = d + x
+    first, second, third = np.sum(d * x, axis=1), np.sum(d * e, axis=1), np.sum(e - d, axis=1)
+    y[:, 0] = first - second * third
+
+
+def of_two_arrays(x, y):
+    d = x - y
+    y[:, 0] = np.sum(d * x, axis=1)
+
+
+def products(x, y):
+    v = x[0]
+    d = x - 0.5
+    y[:, 0] = (d * d) @ v - (d + x) @ v
+
+
+def nothing_but_products(x, y):
+    y[:, 0] = (x * 2.0 - y * y) @ x[-1]
+
+
+def in_turns(x, y):
+    for t in qgraph.serial(range(3)):
+        d = x + t
+        e = d * y
+        y[:, 0] = np.sum(e * d, axis=1) / 100.0
+
+
+def with_numbers_between(x, y):
+    d = x * 2.0
+    for i in range(x.shape[0]):
+        s = t = 0.0
+        for k in range(x.shape[1]):
+            s += d[i, k]
+        p = x[i, 0]
+        q = p * 2.0
+        for k in range(x.shape[1]):
+            t += d[i, k] * q
+        y[i, 0] = s + t
+
+
+JOINED = [with_numbers_between, squares, with_a_mask, three_sums, of_two_arrays, products, nothing_but_products, in_turns]
+
+
+def needs_the_sum(x, y):
+    d = x * 2.0
+    total = d.sum(axis=1, keepdims=True)
+    y[:, 0] = np.sum(d * total, axis=1)
+
+
+def backwards(x, y):
+    d = x * 2.0
+    y[:, 0] = np.sum(d[:, ::-1] * x, axis=1)
+
+
+def of_the_one_before(x, y):
+    d = x * 2.0
+    y[:, 0] = np.sum(d[:, 1:] * d[:, :-1], axis=1)
+
+
+def of_the_first_only(x, y):
+    d = x * 2.0
+    y[:, 0] = np.sum(d[:, :-1], axis=1)
+
+
+def changed_between(x, y):
+    d = x * y
+    s = np.sum(d * x, axis=1)
+    x[:] = y[:, ::-1]
+    y[:, 0] = np.sum(d * x, axis=1) + s
+
+
+def of_one_element(x, y):
+    d = x * 2.0
+    y[:, 0] = np.sum(d * d[:, :1], axis=1)
+
+
+def of_what_is_returned(x, y):
+    d = x * 2.0
+    y[:, 0] = np.sum(d * x, axis=1)
+    return d
+
+
+def of_the_other_end(x, y):
+    d = x * 2.0
+    y[:] = d + 1.0
+    x[:, 0] = np.sum(d * y[:, ::-1], axis=1)
+
+
+def of_the_other_end_of_another(x, y):
+    d = x * 2.0
+    y[:] = d + 1.0
+    y[:, 0] = np.sum(d * x[:, ::-1], axis=1)
+
+
+def by_a_number_of_the_loop_before(x, y):
+    d = x * 2.0
+    for i in range(x.shape[0]):
+        s = t = 0.0
+        for k in range(x.shape[1]):
+            s += d[i, k]
+        for k in range(x.shape[1]):
+            t += d[i, k] * s
+        y[i, 0] = t
+
+
+def of_all_of_the_row(x, y):
+    d, e = x * 2.0, x + 1.0
+    for i in range(x.shape[0]):
+        t = 0.0
+        for k in range(x.shape[1]):
+            s = 0.0
+            for m in range(x.shape[1]):
+                s += d[i, m]
+            t += s * e[i, k]
+        y[i, 0] = t
+
+
+def where_the_loop_ended(x, y):
+    d = x * 2.0
+    for i in range(x.shape[0]):
+        s, k = 0.0, 0
+        for k in range(x.shape[1]):
+            s += d[i, k]
+        y[i, 0] = s + k
+
+
+def that_ends_early(x, y):
+    d = x * 2.0
+    for i in range(x.shape[0]):
+        s = 0.0
+        for k in range(x.shape[1]):
+            if d[i, k] > 1.5:
+                break
+            s += d[i, k]
+        y[i, 0] = s
+
+
+OTHERS = [
+    of_the_other_end,
+    of_the_other_end_of_another,
+    by_a_number_of_the_loop_before,
+    of_all_of_the_row,
+    where_the_loop_ended,
+    that_ends_early,
+    needs_the_sum,
+    backwards,
+    of_the_one_before,
+    of_the_first_only,
+    changed_between,
+    of_one_element,
+    of_what_is_returned,
+]
+
+
+@pytest.mark.parametrize("size", [*SIZES, (40, 40), (3, 2)], ids=str)
+@pytest.mark.parametrize("function", [*JOINED, *OTHERS])
+def test_loops_in_a_row(check, function, size):
+    check(function, lambda: matrices(*size), fuse=True, tolerance=1e-11)
+
+
+@pytest.mark.parametrize("function", [*JOINED, *OTHERS])
+def test_loops_in_a_row_of_one_array(check, function):
+    def twice():
+        (x, _) = matrices(13, 40)
+        return x, x
+
+    check(function, twice, fuse=True, tolerance=1e-11)
+
+
+@pytest.mark.parametrize("function", JOINED)
+def test_what_is_between_loops_in_a_row_needs_no_memory(function):
+    _, plan = loops(function, *matrices(13, 40))
+    assert not re.search(r"temporary [xdey0-9 ]*[-+*]", plan)
+
+
+# Where no two arguments are one array these are joined.
+@pytest.mark.parametrize("function", [each for each in OTHERS if each is not of_the_other_end_of_another])
+def test_what_needs_a_row_in_memory(function):
+    _, plan = loops(function, *matrices(13, 40))
+    assert "temporary x * " in plan or "returned x * 2.0" in plan

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.nodes.library_call import LibraryCall
 
 scipy_linalg = pytest.importorskip("scipy.linalg")
 
@@ -80,6 +81,79 @@ def test_products(rig, function, shapes, dtype):
         return *(rng.random(shape).astype(dtype) for shape in shapes[:-1]), poison(*shapes[-1], dtype=dtype)
 
     rig.check(function, arguments, tolerance=1e-5 if dtype in ("float32", "complex64") else 1e-12)
+
+
+def of_an_expression(a, x, y):
+    y[:] = (a * a - a) @ x
+
+
+def of_functions(a, x, y):
+    y[:] = np.dot(np.sqrt(a), x) + np.matmul(-a, x)
+
+
+def of_its_mean(a, x, y):
+    y[:] = (a - np.mean(a)) @ x + (a @ x) * 0.5
+
+
+def of_a_part(a, x, y):
+    y[1:] = (a[1:] + 1) @ x
+
+
+def with_a_column(a, x, y):
+    # `x * a[:1]` compiles for the lengths that are 1.
+    y[:] = (a + a) @ x - (x * a[0, :1])[: a.shape[0]] * 0
+
+
+def with_a_part(a, x, y):
+    y[:] = (2 * a) @ x[::-1] + (a.T[:, : a.shape[0]] * a[:, : a.shape[0]]) @ a[:, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int64", "int16"])
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (of_an_expression, ((4, 6), (6,), (4,))),
+        (of_an_expression, ((4, 6), (6, 3), (4, 3))),
+        (of_an_expression, ((4, 6), (6, 1), (4, 1))),
+        (of_an_expression, ((5, 1), (1,), (5,))),
+        (of_an_expression, ((5, 1), (1, 1), (5, 1))),
+        (of_an_expression, ((3, 4, 6), (6,), (3, 4))),
+        (of_an_expression, ((6,), (6, 3), (3,))),
+        (of_an_expression, ((1, 6), (6,), (1,))),
+        (of_an_expression, ((70, 300), (300,), (70,))),
+        (of_functions, ((4, 6), (6,), (4,))),
+        (of_its_mean, ((4, 6), (6,), (4,))),
+        (of_a_part, ((4, 6), (6,), (4,))),
+        (with_a_column, ((6, 6), (6, 1), (6, 1))),
+        (with_a_part, ((6, 6), (6,), (6,))),
+    ],
+)
+@pytest.mark.parametrize("fuse", [False, True])
+def test_products_of_expressions(rig, function, shapes, dtype, fuse):
+    """A matrix that is nowhere in memory, and a vector: sums over its rows."""
+
+    def arguments():
+        rng = np.random.default_rng(sum(shapes[0]))
+        given = [(8 * rng.random(shape)).astype(dtype) for shape in shapes[:-1]]
+        return *given, poison(*shapes[-1], dtype="complex128" if dtype.startswith("c") else "float64")
+
+    narrow = dtype in ("float32", "complex64") or (dtype == "int16" and function is of_functions)
+    rig.check(function, arguments, fuse=fuse, tolerance=1e-5 if narrow else 1e-12)
+
+
+def test_a_matrix_that_is_nowhere_in_memory():
+    plan = qgraph.kernel(of_an_expression, backend="cuda").plan(matrix(), vector(), vector())
+    assert [len(each.shape) for each in plan.program.temporaries] == [1]
+    assert not any(isinstance(node.what, LibraryCall) for node in plan.nodes)
+
+
+@pytest.mark.parametrize("shapes", [((4, 6), (4,), (4,)), ((4, 1), (6,), (4,)), ((4, 6), (1,), (4,)), ((4, 6), (1, 1), (4, 1))])
+@pytest.mark.parametrize("fuse", [False, True])
+def test_expressions_that_do_not_fit(rig, shapes, fuse):
+    kernel = rig.kernel(of_an_expression, fuse=fuse)
+    for _ in range(2):
+        with pytest.raises(qgraph.errors.ArgumentError):
+            rig.run(kernel, *(np.ones(shape) for shape in shapes))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import KernelTypeError, LinAlgError
-from qgraph.frontend.arrays.product_loops import has_unknown_size, is_integer_product, product_loop
+from qgraph.frontend.arrays.axis_reductions import reduce_axes
+from qgraph.frontend.arrays.product_loops import has_unknown_size, is_integer_product, product_loop, sums_of_rows
 from qgraph.frontend.arrays.views import size_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import placed
@@ -84,6 +85,8 @@ def library_array(region: Region, scope: Scope, node: ast.expr, *, whole: Callab
         raise scope.error(found, number or node, f"options have keywords: {', '.join(record.keywords) or 'here are none'}")
     if record.name == "matmul" and has_unknown_size(region, scope, operands):
         return product_loop(region, scope, node, operands)
+    if record.name == "matmul" and (sums := sums_of_rows(region, scope, node, operands)) is not None:
+        return reduce_axes(region, scope, sums)
     operands = [_as_whole(scope, each, whole) for each in operands]
     if record.name == "matmul" and is_integer_product(scope, node, operands):
         return product_loop(region, scope, node, operands)

@@ -1,4 +1,4 @@
-"""Products of integer matrices, and of those of which only the device knows the sizes: the loop over their elements.
+"""Products of matrices that are loops over elements: of integers, of unknown sizes, of what is in no memory yet.
 
 BLAS has none of integers, and PyTorch none on a GPU.
 """
@@ -14,15 +14,16 @@ from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.shape_checks import Lengths
 from qgraph.frontend.arrays.views import size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.elementwise import array_operands
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
-from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.inference.ranks import is_place, rank
 from qgraph.frontend.names.bindings import ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
-from qgraph.ir.trees import assign, load, stored
+from qgraph.ir.trees import assign, at_place, load, stored
 from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, standing_for
 
@@ -41,6 +42,26 @@ def is_integer_product(scope: Scope, node: ast.expr, operands: list[ast.expr]) -
     """Whether this is a product of two integer arrays, of one or two dimensions."""
     dtype = element_type(scope, node)
     return dtype is not None and dtype.kind in "iu" and tuple(rank(scope, each) for each in operands) in _RANKS
+
+
+def sums_of_rows(region: Region, scope: Scope, node: ast.expr, operands: list[ast.expr]) -> ast.Call | None:
+    """The product of an expression, a matrix that is never in memory then, with a vector or one column; None for others."""
+    dtype, (first, second) = element_type(scope, node), operands
+    ndim = rank(scope, second)
+    if dtype is None or dtype.kind != "f" or rank(scope, first) != 2 or is_place(scope, first) or not is_place(scope, second):
+        return None
+    vector, *views = (view_of(region, scope, each, keep=True) for each in (second, *array_operands(scope, first, {})))
+    length, *columns = (along.count for along in vector.along)
+    # A length of 1 that is not repeated, and what only the device knows, is compared where the library is called.
+    known = all(along.count.host is not None for view in (vector, *views) for along in view.along)
+    alone = length.is_one or all(view.along[-1].count.is_one for view in views)
+    if not known or alone or ndim > 2 or not all(each.is_one for each in columns):
+        return None
+    if columns:
+        second = ast.Subscript(second, ast.Tuple([ast.Slice(), ast.Constant(0)], ast.Load()), ast.Load())
+    call = word(scope, np.sum, at_place(ast.BinOp(first, ast.Mult(), second), node))
+    call.keywords = [ast.keyword("axis", ast.Constant(1)), ast.keyword("keepdims", ast.Constant(bool(columns)))]
+    return standing_for(at_place(call, node), node)
 
 
 def product_loop(region: Region, scope: Scope, node: ast.expr, operands: list[ast.expr]) -> ViewRef:

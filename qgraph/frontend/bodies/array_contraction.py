@@ -3,6 +3,8 @@
 After loops were joined (``loop_fusion.py``), or put inside of one another (``loop_interchange.py``), a new array that a later
 one of them read is often touched by no other task: each iteration fills its own element and reads it there. It needs no memory
 then. As in Gao, Olsen, Sarkar and Thekkath, Collective Loop Fusion for Array Contraction (1992).
+
+Where an iteration fills a row, and loops inside read it element by element, these are joined for it, too.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
+from qgraph.frontend.bodies.loop_fusion import prints
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement
 from qgraph.ir.program import parts_of as parts_of_program
 from qgraph.ir.renaming import in_one_array
-from qgraph.ir.trees import at_place, call_of, parts_of
+from qgraph.ir.trees import at_place, call_of, load, names_in, parts_of, with_names
 from qgraph.records import dataclass
 from qgraph.source import children_of, copied, nodes_of
 
@@ -61,6 +65,8 @@ def _in_registers(unit: ProgramBuilder, task: Task, uses: Counter[str]) -> Task:
     # What a name that changes places stands for is read by that name.
     moving = {leaf for selection in task.selections for leaf in selection.leaves}
     own = {name for name in task.effects.touched if uses[name] == 1} - moving
+    task = _with_joined_rows(unit, task, own)
+    own &= task.effects.touched
     task = _in_one_array(unit, task, own, moving)
     registers = Registers(unit, [axis.variable for axis in task.axes], own)
     body = registers.promoted(task.body)
@@ -101,6 +107,164 @@ def _in_one_array(unit: ProgramBuilder, task: Task, own: Set[str], moving: Set[s
     task = in_one_array(task, name, target)
     unit.judged[task.name] = replace(unit.judged[task.name], body=list(task.body))
     return task
+
+
+def _with_joined_rows(unit: ProgramBuilder, task: Task, own: Set[str]) -> Task:
+    """A loop with loops inside of its iterations joined, for those of its ``own`` new arrays that are numbers then."""
+    rows = {each.leaf.name for each in unit.temporaries if each.computed and each.leaf.name in own}
+    several = sum(isinstance(each, ast.For) for each in task.body) > 1
+    if not rows or not several or task.plain is not None or prints(task.names):
+        return task
+    return _RowFusion(unit, task, rows).joined()
+
+
+class _RowFusion:
+    """Joins loops inside of an iteration of ``task``, for the ``rows``, new arrays of its own, that are numbers then."""
+
+    def __init__(self, unit: ProgramBuilder, task: Task, rows: Set[str]) -> None:
+        self._unit = unit
+        self._task = task
+        self._rows = rows
+        self._axes = [axis.variable for axis in task.axes]
+        self._arrays = unit.array_dimensions().keys()
+        self._extents = EqualExtents(unit)
+
+    def joined(self) -> Task:
+        """The task; as it is where no array becomes a number."""
+        task, unit = self._task, self._unit
+        body, found = list(task.body), set[ast.stmt]()
+        while (pair := self._pair(body, found)) is not None:
+            body = pair
+        done: list[ast.stmt] = []
+        names, casts = frozenset[str](), dict[str, Cast]()
+        for statement in body:
+            if not isinstance(statement, ast.For) or statement not in found:
+                done.append(statement)
+                continue
+            elsewhere = {name for each in body if each is not statement for name in names_in(each)}
+            registers = Registers(unit, [*self._axes, _variable(statement)], self._rows - elsewhere)
+            inside = registers.promoted(statement.body)
+            if not registers.names:
+                return task
+            done.append(at_place(ast.For(statement.target, statement.iter, inside, []), statement))
+            names, casts = names | registers.names, casts | registers.casts
+        if not names:
+            return task
+        kept = {name: sections for name, sections in task.sections.items() if name not in names}
+        joined = tuple(_without(unit, loop, names) for loop in task.joined)
+        task = _without(unit, task, names)
+        task = replace(task, body=tuple(done), names={**task.names, **casts}, sections=kept, joined=joined)
+        unit.judged[task.name] = replace(unit.judged[task.name], body=done, names=task.names)
+        return task
+
+    def _pair(self, body: Sequence[ast.stmt], found: set[ast.stmt]) -> list[ast.stmt] | None:
+        """``body`` with two of its loops as one, which is ``found`` then; None where no two of them are to be joined."""
+        for after, second in enumerate(body):
+            for at, first in enumerate(body[:after]):
+                if not (isinstance(first, ast.For) and isinstance(second, ast.For) and self._may_join(first, second)):
+                    continue
+                apart = self._apart(body, at, after)
+                ended = any(_asks_for(each, _variable(second)) for each in body)
+                if apart is None or (ended and _variable(first) != _variable(second)):
+                    continue
+                before, behind = apart
+                renamed = [with_names(copied(each), {_variable(second): load(_variable(first))}) for each in second.body]
+                loop = at_place(ast.For(first.target, first.iter, [*first.body, *renamed], []), first)
+                found -= {first, second}
+                found.add(loop)
+                return [*body[:at], *before, loop, *behind, *body[after + 1 :]]
+        return None
+
+    def _may_join(self, first: ast.For, second: ast.For) -> bool:
+        """Whether the second loop reads rows that the first one fills, and each of its iterations only its own elements."""
+        if not self._is_plain(first) or not self._is_plain(second) or self._range(first) != self._range(second):
+            return False
+        (read, written), (also_read, also_written) = map(self._names, (first, second))
+        if not written & also_read & self._rows:
+            return False
+        touched, also_touched = read | written, also_read | also_written
+        numbers = (written & also_touched | also_written & touched) - self._arrays
+        if numbers - ({_variable(first)} & {_variable(second)}):
+            return False
+        pairs = [(one, other) for one in written & self._arrays for other in also_touched & self._arrays]
+        pairs += [(one, other) for one in also_written & self._arrays for other in touched & self._arrays]
+        met = {pair for pair in pairs if self._unit.may_share(*pair)}
+        if any(one != other for one, other in met):
+            return False
+        for touches in _touches({one for one, _ in met}, [first, second]).values():
+            places = {each.place for each in touches}
+            place = next(iter(places))
+            if len(places) > 1 or place[-1:] != ("*",):
+                return False
+        return True
+
+    def _is_plain(self, loop: ast.For) -> bool:
+        """Whether it counts, and its body is straight-line code with branches."""
+        match loop:
+            case ast.For(ast.Name(), ast.Call(ast.Name(word), [_, _, ast.Constant(1)]), orelse=[]):
+                inside = [node for each in loop.body for node in nodes_of(each)]
+                straight = not any(isinstance(node, (*_NOT_STRAIGHT, ast.For)) for node in inside)
+                return straight and self._task.names.get(word) is range and _variable(loop) not in names_assigned(loop.body)
+        return False
+
+    def _range(self, loop: ast.For) -> list[object]:
+        """The bounds of a loop, in a form that is equal for equal ones."""
+        assert isinstance(loop.iter, ast.Call)
+        return [self._extents.bound(self._task, each) for each in loop.iter.args]
+
+    def _apart(self, body: Sequence[ast.stmt], at: int, after: int) -> tuple[list[ast.stmt], list[ast.stmt]] | None:
+        """What stands between two loops that is to be done before both, and behind; None where that would change something."""
+        between = body[at + 1 : after]
+        first: list[int] = []
+        for place in reversed(range(len(between))):
+            if any(self._meet(between[place], each) for each in (body[after], *(between[each] for each in first))):
+                first.insert(0, place)
+        for place in first:
+            passed = [body[at], *(each for other, each in enumerate(between[:place]) if other not in first)]
+            if any(self._meet(between[place], each) for each in passed):
+                return None
+        return [between[place] for place in first], [each for place, each in enumerate(between) if place not in first]
+
+    def _meet(self, one: ast.stmt, other: ast.stmt) -> bool:
+        """Whether one of them writes what the other touches, or leaves the iteration."""
+        if any(isinstance(node, _NOT_STRAIGHT) for each in (one, other) for node in nodes_of(each)):
+            return True
+        (read, written), (also_read, also_written) = self._names(one), self._names(other)
+        pairs = [(name, each) for name in written for each in also_read | also_written]
+        pairs += [(name, each) for name in also_written for each in read | written]
+        return any(one == other or ({one, other} <= self._arrays and self._unit.may_share(one, other)) for one, other in pairs)
+
+    def _names(self, statement: ast.stmt) -> tuple[set[str], set[str]]:
+        """What a statement reads, and what it may write: a function may write any array that it is given."""
+        read, written = set[str](), set[str]()
+        for node in nodes_of(statement):
+            match node:
+                case ast.Name(name, ctx=ast.Load()):
+                    read.add(name)
+                case ast.Name(name):
+                    written.add(name)
+                case ast.Subscript(ast.Name(name), ctx=ast.Store()):
+                    written.add(name)
+                case ast.Call(args=arguments):
+                    written |= {each.id for each in arguments if isinstance(each, ast.Name)} & self._arrays
+        return read, written
+
+
+# What does not run from its begin to its end.
+_NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
+
+
+def _variable(loop: ast.For) -> str:
+    assert isinstance(loop.target, ast.Name)
+    return loop.target.id
+
+
+def _asks_for(statement: ast.stmt, variable: str) -> bool:
+    """Whether a statement needs what a loop before it has left in its variable."""
+    match statement:
+        case ast.For(target=ast.Name(name), iter=items) if name == variable:
+            return variable in names_in(items)
+    return variable in names_in(statement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,8 +220,10 @@ def _has_loop(task: Task) -> bool:
 
 
 def _is_along(statement: ast.stmt, variable: str) -> bool:
-    """Whether a statement stores an element of a row, of which ``variable`` is the number."""
+    """Whether a statement stores elements of a row, of which ``variable`` is the number, and nothing else."""
     match statement:
+        case ast.If(body=body, orelse=other):
+            return all(_is_along(each, variable) for each in (*body, *other))
         case ast.Assign(targets=[ast.Subscript() as target]):
             last = parts_of(target)[-1]
             return isinstance(last, ast.Name) and last.id == variable

@@ -34,6 +34,12 @@ class EqualExtents:
         """The axes of a loop, in a form that is equal for ranges that are."""
         return [self._part(task, part) for axis in task.axes for part in (axis.start, axis.step, axis.count)]
 
+    def bound(self, task: Task, part: ast.expr) -> Poly | str:
+        """A bound of a loop inside of ``task``, in a form that is equal for numbers that are."""
+        found = self._part(task, part)
+        # What a body says of the extents of arrays the host says, too.
+        return self._settled(part) if isinstance(found, str) and found == ast.unparse(part) else found
+
     def constant(self, bound: ast.expr) -> ast.expr:
         """``bound`` with numbers of the host that are constants."""
         known = {name: parsed(self._sources[name]) for name in names_in(bound) & self._sources.keys()}

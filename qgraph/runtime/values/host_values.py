@@ -70,6 +70,14 @@ class HostValues:
             ArgumentError: a bound is no integer or does not fit 64 bits, a step is 0, a limit is below 1.
         """
 
+    def meets_ones(self, values: Sequence[object]) -> bool:
+        """Whether lengths differ that may be 1, so that a call compiles for the extents that are."""
+        given = dict(zip(self._names, values, strict=True))
+        with suppress(*_FAILURES):
+            lengths = (each.source for each in self._values if each.check == "length")
+            return self._asks_for_ones and not all(eval(source, self._scope, given) for source in lengths)
+        return False
+
     def _compiled(self) -> Callable[[Sequence[object]], tuple[int, ...]]:
         # One function, and one condition for all results: each call asks. A slow look tells why it does not hold.
         found = [f"__qgraph_{index}__" for index in range(len(self._values))]
