@@ -7,6 +7,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from qgraph import forks
@@ -242,7 +243,9 @@ class Variant:
             checks = self._checks or self.options.bounds_check
             fuse = self.options.fuse and not checks
             fronts = fuse and self.backend in _IN_FRONTS
-            program = build_program(*given, fuse=fuse, fronts=fronts, checks_indices=checks, rings=self._rings)
+            products = fuse and (self.backend != "cuda" or find_spec("torch") is not None)
+            joining = functools.partial(build_program, fuse=fuse, fronts=fronts, products=products)
+            program = joining(*given, checks_indices=checks, rings=self._rings)
         if not self._profiles:
             return program
         from qgraph.lowering.instrumentation.stamps import with_words

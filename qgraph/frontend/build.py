@@ -24,6 +24,7 @@ from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, ScalarRef
 from qgraph.frontend.names.function_frame import Frame, Structure
 from qgraph.frontend.names.program_builder import Fronts, ProgramBuilder
 from qgraph.frontend.names.scope import Globals, Scope
+from qgraph.frontend.products_of_loops import with_products
 from qgraph.frontend.statements import branches, loops, temporaries
 from qgraph.frontend.statements.inlining import enter_function, pruned
 from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
@@ -62,6 +63,7 @@ def build_program(
     *,
     fuse: bool = False,
     fronts: bool = False,
+    products: bool = False,
     checks_indices: bool = False,
     rings: Namespace | None = None,
 ) -> Program:
@@ -74,6 +76,7 @@ def build_program(
         aliases: pairs of leaf names that share memory, and how.
         global_arrays: arrays in global variables that are passed besides the arguments; it may use fewer of them.
         fuse: join neighbouring loops where that changes nothing.
+        products: with ``fuse``, loops that add up products are elements of one that a library computes.
         fronts: nests of serial loops may run along wavefronts, where that changes nothing.
         checks_indices: every index of a view, even one that is surely not negative, is the operand of ``wrap_index`` in bodies:
             whoever checks it there finds the extent of the view as well.
@@ -91,7 +94,7 @@ def build_program(
     for _, type_ in types:
         _watch_fields(globals_, type_)
     float_type = float_type_of(leaves)
-    build = functools.partial(_built, source, bound, leaves, aliases, globals_, fuse)
+    build = functools.partial(_built, source, bound, leaves, aliases, globals_, fuse, products)
     nests = Fronts() if fronts else None
     program = build(float_type, nests)
     # An array that this specialisation does not use says nothing about its numbers.
@@ -163,6 +166,7 @@ def _built(
     aliases: tuple[tuple[str, str, str], ...],
     globals_: Globals,
     fuse: bool,
+    products: bool,
     float_type: Literal["float32", "float64"],
     fronts: Fronts | None = None,
 ) -> Program:
@@ -188,6 +192,7 @@ def _built(
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
         body = contract_arrays(unit, join_loops(unit, pairs, interchange_loops(unit, body, result)), result)
+        body = with_products(unit, body) if products else body
     # Last: whose loops are inside is not known before those that can be are axes, and joined.
     body = with_inner_lengths(unit, body)
     return Program(

@@ -63,7 +63,11 @@ class LibraryFunction:
     @property
     def libraries(self) -> tuple[str, ...]:
         """Who can compute it: CuPy refuses that cuBLAS and cuSOLVER are captured, and seeks a nan behind all nans."""
-        return ("torch",) if self.name in ("matmul", "searchsorted") or self.module.endswith("linalg") else LIBRARIES
+        return (
+            ("torch",)
+            if self.name in ("matmul", "leading_matmul", "searchsorted") or self.module.endswith("linalg")
+            else LIBRARIES
+        )
 
     @property
     def function(self) -> Callable[..., Any] | None:
@@ -111,6 +115,16 @@ def _product(shapes: Sequence[Shape], _: Keywords) -> Shape:
     # Of matrices there is nothing to ask, which takes NumPy a few us.
     outer = np.broadcast_shapes(left[:-2], right[:-2]) if len(left) + len(right) > 4 else ()
     return (*outer, *left[-2 : -1 if len(first) > 1 else -2], *(right[-1:] if len(second) > 1 else ()))
+
+
+def leading_matmul(x: Any, y: Any) -> Any:
+    """The product of a matrix and as many rows of another one as it has columns."""
+    return x @ y[: x.shape[1]]
+
+
+def _leading_product(shapes: Sequence[Shape], keywords: Keywords) -> Shape:
+    first, second = shapes
+    return _product([first, (min(first[1], second[0]), second[1])], keywords)
 
 
 def _solution(shapes: Sequence[Shape], _: Keywords) -> Shape:
@@ -321,6 +335,10 @@ def _multiplied(torch: Any, x: Any, y: Any, *, out: Any = None) -> Any:
     return torch.matmul(x, y, out=out.unsqueeze(0) if x.ndim == 1 < y.ndim else out)
 
 
+def _leading_multiplied(torch: Any, x: Any, y: Any, *, out: Any = None) -> Any:
+    return _multiplied(torch, x, y[: x.shape[1]], out=out)
+
+
 def _scanned(name: str) -> Callable[..., Any]:
     return lambda torch, x, **keywords: getattr(torch, name)(x, **_dim(keywords, 0))
 
@@ -347,6 +365,7 @@ _AXIS = ("axis", "norm")
 _SINGULAR = "a singular matrix"
 _FUNCTIONS = (
     LibraryFunction("numpy", "matmul", 2, _product, _multiplied, computes="joined", fills=True),
+    LibraryFunction(__name__, "leading_matmul", 2, _leading_product, _leading_multiplied, computes="joined", fills=True),
     LibraryFunction("numpy.linalg", "solve", 2, _solution, _solve, fails=_SINGULAR),
     LibraryFunction("numpy.linalg", "inv", 1, _matrix, _inv, fails=_SINGULAR),
     LibraryFunction(

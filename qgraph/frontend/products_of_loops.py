@@ -1,0 +1,242 @@
+"""Loops that add up products are elements of a product of matrices, which a library computes before them.
+
+With ``fuse=True``: where iterations of two axes each add up ``a[i, k] * b[k, j]`` over all ``k``, as in ``s += ...`` or in a
+row times a matrix, ``a @ b`` becomes a node of its own, and an iteration takes its element. Which of them it takes, and what it
+does with it, is as it was: a triangle takes half of them, and the library is still several times as fast.
+
+Not where the product has many more elements than there are iterations and stored elements, nor of a few short rows.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from qgraph.frontend.arrays.views import size_of
+from qgraph.frontend.bodies.loop_fusion import prints
+from qgraph.frontend.names.equal_extents import EqualExtents
+from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.ir.argument_types import ArrayType, Leaf
+from qgraph.ir.program import Branch, Effects, Loop, Statement, Task, TaskStatement, Temporary
+from qgraph.ir.trees import at_place, load, names_in, stored
+from qgraph.nodes.library_call import LibraryCall, Operand
+from qgraph.operations import intrinsics
+from qgraph.operations.library_functions import leading_matmul, library_function
+from qgraph.polyhedral.symbolic_integers import Poly
+from qgraph.records import dataclass
+from qgraph.source import children_of, copied, nodes_of
+
+_MATRIX = 2
+_TYPES: dict[object, str] = {np.float32: "float32", np.float64: "float64"}
+# Sums of fewer products, whose number is known, are quicker where they are.
+_FEWEST = 32
+
+
+def with_products(unit: ProgramBuilder, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """``statements`` with products of matrices before the loops that take their elements."""
+    done: list[Statement] = []
+    for statement in statements:
+        match statement:
+            case TaskStatement(task=task) if task.role == "loop" and len(task.axes) > 1 and not (task.joined or task.plain):
+                products = _Products(unit, task)
+                done += [*products.found, TaskStatement(products.task)]
+            case Loop():
+                done.append(replace(statement, body=with_products(unit, statement.body)))
+            case Branch():
+                done.append(replace(statement, regions=tuple(with_products(unit, region) for region in statement.regions)))
+            case _:
+                done.append(statement)
+    return tuple(done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """``array[index, k]``, or transposed; ``length`` is how many k there are, and ``size`` how many indices."""
+
+    array: Leaf
+    index: ast.expr
+    first: bool
+    length: ast.expr
+    size: ast.expr
+
+
+class _Products(ast.NodeTransformer):
+    """The products in a parallel loop: ``found`` are the calls, and ``task`` the loop with their elements."""
+
+    def __init__(self, unit: ProgramBuilder, task: Task) -> None:
+        self._unit = unit
+        self._task = task
+        self._extents = EqualExtents(unit)
+        self.found: list[LibraryCall] = []
+        self.task = task
+        if prints(task.names) or not any(isinstance(node, ast.For) for each in task.body for node in nodes_of(each)):
+            return
+        body = [self.visit(copied(each)) for each in task.body]
+        if not self.found:
+            return
+        left = {name for each in body for name in names_in(each)}
+        arrays = unit.array_dimensions()
+        effects = Effects(
+            frozenset(name for name in task.effects.reads if name in left or name not in arrays)
+            | {target for call in self.found for target in call.targets},
+            task.effects.writes,
+        )
+        said = "; ".join(f"takes elements of `{call.label}`" for call in self.found)
+        note = f"{task.note}; {said}" if task.note else said
+        sections = {name: each for name, each in task.sections.items() if name in left}
+        self.task = replace(task, body=tuple(body), effects=effects, sections=sections, note=note)
+        unit.judged[task.name] = replace(unit.judged[task.name], body=body, ndim=arrays)
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        """An element of a product, where the loop adds up one."""
+        self.generic_visit(node)
+        match node:
+            case ast.For(ast.Name(k), ast.Call(ast.Name(word), [ast.Constant(0), stop, ast.Constant(1)]), [step], orelse=[]):
+                if self._task.names.get(word) is not builtins.range or any(_asks_for(each, k) for each in self._task.body):
+                    return node
+            case _:
+                return node
+        total, factors = self._summed(step, k)
+        if not total or len(factors) < 2:
+            return node
+        first, second = factors
+        if self._bound(first.length) != self._bound(stop):
+            first, second = second, first
+        if not self._is_product(first, second, stop):
+            return node
+        place = ast.Tuple([copied(first.index), copied(second.index)], ast.Load())
+        element = ast.Subscript(load(self._product(first, second, node)), place, ast.Load())
+        return at_place(ast.Assign([stored(total)], ast.BinOp(load(total), ast.Add(), element)), node)
+
+    def _summed(self, step: ast.stmt, k: str) -> tuple[str, list[_Factor]]:
+        """The name that a statement adds a product to, and its factors; none where it does something else."""
+        names = self._task.names
+        match step:
+            case ast.AugAssign(ast.Name(total), ast.Add(), value):
+                pass
+            case ast.Assign([ast.Name(total)], ast.BinOp(ast.Name(again), ast.Add(), value)) if total == again:
+                pass
+            case ast.Assign([ast.Name(total)], ast.Call(ast.Name(word), [ast.Name(again), value])) if total == again:
+                if names.get(word) is not intrinsics.reassociable_add:
+                    return "", []
+            case _:
+                return "", []
+        of_type = ""
+        match value:
+            case ast.Call(ast.Name(word), [inner], []):
+                of_type, value = _TYPES.get(names.get(word), "another"), inner
+        match value:
+            case ast.BinOp(ast.Subscript() as one, ast.Mult(), ast.Subscript() as other):
+                factors = [found for each in (one, other) if (found := self._factor(each, k)) is not None]
+                types = {each.array.type.dtype for each in factors if isinstance(each.array.type, ArrayType)}
+                if len(types) == 1 and types <= {*_TYPES.values()} and of_type in ("", *types):
+                    return total, factors
+        return "", []
+
+    def _factor(self, node: ast.Subscript, k: str) -> _Factor | None:
+        match node:
+            case ast.Subscript(ast.Name(name), ast.Tuple([one, other])):
+                leaf = self._unit.leaves.get(name)
+            case _:
+                return None
+        if leaf is None or not isinstance(leaf.type, ArrayType) or leaf.type.ndim != _MATRIX or name in self._unit.selections:
+            return None
+        if any(self._unit.may_share(name, each) for each in self._task.effects.writes & self._unit.array_dimensions().keys()):
+            return None
+        counts = [isinstance(part, ast.Name) and part.id == k for part in (one, other)]
+        if sum(counts) != 1 or k in names_in(other if counts[0] else one):
+            return None
+        sizes = [size_of(self._unit, leaf, axis) for axis in range(_MATRIX)]
+        at = counts.index(True)
+        return _Factor(leaf, other if at == 0 else one, at == 0, sizes[at], sizes[1 - at])
+
+    def _is_product(self, first: _Factor, second: _Factor, stop: ast.expr) -> bool:
+        """Whether all of the first array is multiplied, and most of the elements are asked for."""
+        length = self._bound(stop)
+        if length != self._bound(first.length):
+            return False
+        count = length.constant if isinstance(length, Poly) else None
+        sizes = [self._bound(first.size), self._bound(second.size)]
+        axes = [self._axes_of(first.index), self._axes_of(second.index)]
+        if (count is not None and count < _FEWEST) or axes[0] == axes[1] or len(axes[0] | axes[1]) < 2 or not all(axes):
+            return False
+        counts = [self._bound(axis.count) for axis in self._task.axes if axis.variable in axes[0] | axes[1]]
+        return _same(counts, sizes) or any(_same(each, sizes) for each in self._stored())
+
+    def _bound(self, number: ast.expr) -> Poly | str:
+        return self._extents.bound(self._task, number)
+
+    def _stored(self) -> list[list[Poly | str]]:
+        """The extents of the matrices that an iteration stores elements in."""
+        arrays = self._unit.array_dimensions()
+        written = [name for name in self._task.effects.writes if arrays.get(name) == _MATRIX and name in self._unit.leaves]
+        leaves = [self._unit.leaves[name] for name in written if name not in self._unit.selections]
+        return [[self._bound(size_of(self._unit, leaf, axis)) for axis in range(_MATRIX)] for leaf in leaves]
+
+    def _axes_of(self, index: ast.expr) -> set[str]:
+        """The axes that decide an index, by their variables; names of the iteration are followed."""
+        names, axes = names_in(index), {axis.variable for axis in self._task.axes}
+        assigned = [
+            (target.id, names_in(node.value))
+            for each in self._task.body
+            for node in nodes_of(each)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        ]
+        while more := {name for target, others in assigned if target in names for name in others} - names:
+            names |= more
+        return {*names & axes}
+
+    def _product(self, first: _Factor, second: _Factor, node: ast.For) -> str:
+        """The array that a library's function fills with all elements, a new one."""
+        unit = self._unit
+        operands = Operand(first.array.name, first.first), Operand(second.array.name, not second.first)
+        for call in self.found:
+            if call.operands == operands:
+                return call.targets[0]
+        paths = [unit.leaves[each.leaf].path + (".T" if each.transposed else "") for each in operands]
+        label = " @ ".join(path if " " not in path else f"({path})" for path in paths)
+        assert isinstance(first.array.type, ArrayType)
+        span = replace(self._task.span, line=node.lineno)
+        sizes = first.size, second.size
+        names = tuple(unit.host_value(size, span, "size", text=ast.unparse(size)).id for size in sizes)
+        leaf = Leaf(unit.array_name("product"), label, ArrayType(first.array.type.dtype, _MATRIX, "C"))
+        unit.add_temporary(Temporary(leaf, names, span, computed=True), sizes)
+        function = np.matmul if self._bound(first.length) == self._bound(second.length) else leading_matmul
+        record = library_function(function)
+        assert record is not None
+        effects = Effects(frozenset(each.leaf for each in operands), frozenset({leaf.name}))
+        call = LibraryCall(
+            unit.task_name(node.lineno, "library"),
+            function,
+            record,
+            operands,
+            (),
+            (leaf.name,),
+            new=True,
+            span=span,
+            label=label,
+            effects=effects,
+        )
+        self.found.append(call)
+        return leaf.name
+
+
+def _asks_for(node: ast.AST, name: str) -> bool:
+    """Whether something names what loops count with, but for these loops."""
+    match node:
+        case ast.For(target=ast.Name(variable), iter=items) if variable == name:
+            return name in names_in(items)
+        case ast.Name(found):
+            return found == name
+    return any(_asks_for(child, name) for child in children_of(node))
+
+
+def _same(some: Sequence[Poly | str], others: Sequence[Poly | str]) -> bool:
+    """Whether these are the same numbers, in any order."""
+    return len(some) == len(others) and (list(some) == list(others) or list(some) == [*others][::-1])
