@@ -440,3 +440,35 @@ def test_what_is_between_loops_in_a_row_needs_no_memory(function):
 def test_what_needs_a_row_in_memory(function):
     _, plan = loops(function, *matrices(13, 40))
     assert "temporary x * " in plan or "returned x * 2.0" in plan
+
+
+def clamped(x, y):
+    spread = np.std(x, axis=0)
+    spread[spread <= 0.3] = 1.0
+    y[:] = (x - np.mean(x, axis=0)) / spread
+
+
+@pytest.mark.parametrize("size", [*SIZES, (70, 33)], ids=str)
+def test_lanes_share_loops_around_a_choice(check, size):
+    def some():
+        # A column that is nearly constant, and one that is not.
+        x, y = matrices(*size)
+        x[:, 0] = 0.5
+        return x, y
+
+    check(clamped, some, fuse=True, tolerance=1e-11)
+    plan = str(qgraph.kernel(clamped, backend="cuda", fuse=True).plan(*some()))
+    assert "combines values in `_total_3`: up to 32 threads share them" in plan
+
+
+def beside_a_fill(x, y):
+    y[:] = 1.0
+    total = np.sum(x, axis=1)
+    return total
+
+
+def test_loops_that_lanes_share_have_a_kernel_of_their_own(check):
+    check(beside_a_fill, lambda: matrices(13, 40))
+    plan = qgraph.kernel(beside_a_fill, backend="cuda").plan(*matrices(13, 40))
+    assert not any(node.beside for node in plan.nodes)
+    assert "threads share it" in str(plan)

@@ -26,7 +26,7 @@ from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from
 from qgraph.ir.trees import RANGE, at_place, counted_loop, parts_of
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
-from qgraph.source import children_of, copied
+from qgraph.source import children_of, copied, nodes_of
 
 # How many statements a loop looks back.
 _FARTHEST = 32
@@ -234,9 +234,10 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
     """The task of both; ``second`` has no name that ``first`` has for something else. ``written`` is the second as it was."""
     verdicts = [task.verdict for task in (first, second) if task.verdict is not None]
     verdict: Verdict | None = min(verdicts, key=lambda each: _STRENGTH.index(each.kind), default=None)
+    body = (*first.body, *second.body)
     return replace(
         first,
-        body=(*first.body, *second.body),
+        body=tuple(map(_chosen, body)) if any(isinstance(each, ast.For) for each in body) else body,
         names={**first.names, **second.names},
         effects=first.effects | second.effects,
         sections=_sections(first, second),
@@ -248,6 +249,17 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
         ticket=first.ticket or second.ticket,
         joined=tuple(replace(loop, note="") for loop in (*first.written, written)),
     )
+
+
+def _chosen(statement: ast.stmt) -> ast.stmt:
+    """If-conversion of a store in an element that the condition is of: the lanes of a warp, which share loops, all store it."""
+    match statement:
+        case ast.If(test, [ast.Assign([ast.Subscript() as place], value)], []):
+            text = ast.unparse(place)
+            if any(isinstance(node, ast.Subscript) and ast.unparse(node) == text for node in nodes_of(test)):
+                kept = ast.Subscript(copied(place.value), copied(place.slice), ast.Load())
+                return at_place(ast.Assign([place], ast.IfExp(test, value, kept)), statement)
+    return statement
 
 
 def _sections(first: Task, second: Task) -> dict[str, tuple[Section, ...]]:

@@ -216,7 +216,9 @@ class _Sharing:
         """
         nodes = list(walk(self._repeated))
         deciding = [*self._bounds, *(node.slice for node in nodes if isinstance(node, ast.Subscript))]
-        deciding += (node.test for node in nodes if isinstance(node, (ast.If, ast.IfExp)))
+        deciding += (
+            node.test for node in nodes if isinstance(node, ast.If) or (isinstance(node, ast.IfExp) and _decides(node))
+        )
         # What a function computes an index of nobody looks at here.
         deciding += (node for node in nodes if isinstance(node, ast.Call) and _loaded(node.args) & self._looking.arrays.keys())
         names = _loaded(deciding)
@@ -286,6 +288,15 @@ def around_loop(body: Statements) -> tuple[list[ast.stmt], ast.For, list[ast.stm
 def stored_in(statements: Iterable[ast.stmt]) -> frozenset[str]:
     """The names that ``statements`` assign to."""
     return frozenset().union(*map(names_stored, statements))
+
+
+def _decides(node: ast.IfExp) -> bool:
+    """Whether a condition decides which elements are read: others than it reads itself."""
+    inside, own = (
+        {ast.unparse(each) for each in walk(some) if isinstance(each, (ast.Subscript, ast.Call))}
+        for some in ([node.body, node.orelse], [node.test])
+    )
+    return not inside <= own
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """Horizontal fusion: independent loops share a kernel; the thread's index says which loop it runs.
 
-Loops that combine values, and those of which only the device knows the extents, keep kernels of their own.
+Loops that combine values, those of which only the device knows the extents, and those in whose iterations are loops that
+lanes may share, keep kernels of their own.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def _steps(plan: GraphPlan) -> tuple[list[int], list[int]]:
 
 
 def _can_share(task: Task) -> bool:
-    return task.role == "loop" and not task.reductions and not task.on_device and task.block is None
+    plain = not (task.reductions or task.on_device or task.inner_length)
+    return task.role == "loop" and plain and task.block is None
 
 
 def _fitting(program: Program, nodes: Sequence[Node]) -> Iterator[list[Node]]:
