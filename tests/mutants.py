@@ -540,6 +540,48 @@ MUTANTS = (
         "names = [field.name for field in dataclasses.fields(cls)]",
         "test_records.py",
     ),
+    Mutant(
+        "loops in a row are joined that read other elements of what they write",
+        "frontend/bodies/array_contraction.py",
+        'if len(places) > 1 or place[-1:] != ("*",):',
+        'if place[-1:] != ("*",):',
+        "features/test_fused_rows.py",
+    ),
+    Mutant(
+        "what stands between loops in a row that are joined passes what it needs",
+        "frontend/bodies/array_contraction.py",
+        "if any(self._meet(between[place], each) for each in passed):",
+        "if not passed:",
+        "features/test_fused_rows.py",
+    ),
+    Mutant(
+        "sums of a part of the products are those of all",
+        "frontend/products_of_loops.py",
+        "if length != self._bound(first.length):",
+        "if length is None:",
+        "features/test_products_of_loops.py",
+    ),
+    Mutant(
+        "products are computed that few iterations ask for",
+        "frontend/products_of_loops.py",
+        "return sizes in asked and not self._is_small(length, *sizes)",
+        "return not self._is_small(length, *sizes)",
+        "features/test_products_of_loops.py",
+    ),
+    Mutant(
+        "temporaries of another shape lie in one array of the first one's in repeated calls on the CPU",
+        "runtime/values/temporaries.py",
+        "whole if made == found else",
+        "whole if made else",
+        "features/test_memory_reuse.py",
+    ),
+    Mutant(
+        "a matrix of one column is repeated in a product with a vector",
+        "frontend/arrays/product_loops.py",
+        "alone = length.is_one or all(view.along[-1].count.is_one for view in views)",
+        "alone = length.is_one",
+        "features/test_library_calls.py",
+    ),
 )
 
 

@@ -4,14 +4,17 @@ With ``fuse=True``: where iterations of two axes each add up ``a[i, k] * b[k, j]
 row times a matrix, ``a @ b`` becomes a node of its own, and an iteration takes its element. Which of them it takes, and what it
 does with it, is as it was: a triangle takes half of them, and the library is still several times as fast.
 
-Not where the product has many more elements than there are iterations and stored elements, nor of a few short rows.
+Not where the product has many more elements than there are iterations, or stored elements, nor where the arrays of the first
+call are small: loops of a kernel that calls no library may be one block of threads.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,8 +35,8 @@ from qgraph.source import children_of, copied, nodes_of
 
 _MATRIX = 2
 _TYPES: dict[object, str] = {np.float32: "float32", np.float64: "float64"}
-# Sums of fewer products, whose number is known, are quicker where they are.
-_FEWEST = 32
+# Sums of fewer products, whose number is known, are quicker where they are, and less work in the first call: both are guesses.
+_FEWEST, _LEAST = 32, 1 << 21
 
 
 def with_products(unit: ProgramBuilder, statements: Sequence[Statement]) -> tuple[Statement, ...]:
@@ -70,11 +73,11 @@ class _Products(ast.NodeTransformer):
     def __init__(self, unit: ProgramBuilder, task: Task) -> None:
         self._unit = unit
         self._task = task
-        self._extents = EqualExtents(unit)
         self.found: list[LibraryCall] = []
         self.task = task
         if prints(task.names) or not any(isinstance(node, ast.For) for each in task.body for node in nodes_of(each)):
             return
+        self._extents = EqualExtents(unit)
         body = [self.visit(copied(each)) for each in task.body]
         if not self.found:
             return
@@ -159,38 +162,30 @@ class _Products(ast.NodeTransformer):
         length = self._bound(stop)
         if length != self._bound(first.length):
             return False
-        count = length.constant if isinstance(length, Poly) else None
-        sizes = [self._bound(first.size), self._bound(second.size)]
-        axes = [self._axes_of(first.index), self._axes_of(second.index)]
-        if (count is not None and count < _FEWEST) or axes[0] == axes[1] or len(axes[0] | axes[1]) < 2 or not all(axes):
-            return False
-        counts = [self._bound(axis.count) for axis in self._task.axes if axis.variable in axes[0] | axes[1]]
-        return _same(counts, sizes) or any(_same(each, sizes) for each in self._stored())
+        sizes = self._bound(first.size), self._bound(second.size)
+        counts = [self._bound(axis.count) for axis in self._task.axes]
+        asked = (*itertools.permutations(counts, 2), *self._stored())
+        return sizes in asked and not self._is_small(length, *sizes)
+
+    def _is_small(self, length: Poly | str, *sizes: Poly | str) -> bool:
+        """Whether there are few products to a sum, or few in all in the first call, as far as that is known."""
+        known = [leaf for leaf in self._unit.leaves.values() if leaf.extents]
+        extents = [pair for leaf in known for pair in zip(self._unit.host_integers.sizes(leaf.name), leaf.extents, strict=True)]
+        seen = {symbol: Poly.const(extent) for size, extent in extents for symbol in size.symbols}
+        found = [each.substitute(seen).constant if isinstance(each, Poly) else None for each in (length, *sizes)]
+        few = isinstance(length, Poly) and length.constant is not None and length.constant < _FEWEST
+        return few or (None not in found and math.prod(each or 0 for each in found) < _LEAST)
 
     def _bound(self, number: ast.expr) -> Poly | str:
         return self._extents.bound(self._task, number)
 
-    def _stored(self) -> list[list[Poly | str]]:
-        """The extents of the matrices that an iteration stores elements in."""
+    def _stored(self) -> Iterator[tuple[Poly | str, Poly | str]]:
+        """The extents of the matrices that an iteration stores elements in, either way round."""
         arrays = self._unit.array_dimensions()
-        written = [name for name in self._task.effects.writes if arrays.get(name) == _MATRIX and name in self._unit.leaves]
-        leaves = [self._unit.leaves[name] for name in written if name not in self._unit.selections]
-        return [[self._bound(size_of(self._unit, leaf, axis)) for axis in range(_MATRIX)] for leaf in leaves]
-
-    def _axes_of(self, index: ast.expr) -> set[str]:
-        """The axes that decide an index, by their variables; names of the iteration are followed."""
-        names, axes = names_in(index), {axis.variable for axis in self._task.axes}
-        assigned = [
-            (target.id, names_in(node.value))
-            for each in self._task.body
-            for node in nodes_of(each)
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        ]
-        while more := {name for target, others in assigned if target in names for name in others} - names:
-            names |= more
-        return {*names & axes}
+        for name in self._task.effects.writes - self._unit.selections.keys():
+            if arrays.get(name) == _MATRIX:
+                rows, columns = (self._bound(size_of(self._unit, self._unit.leaves[name], axis)) for axis in range(_MATRIX))
+                yield from ((rows, columns), (columns, rows))
 
     def _product(self, first: _Factor, second: _Factor, node: ast.For) -> str:
         """The array that a library's function fills with all elements, a new one."""
@@ -235,8 +230,3 @@ def _asks_for(node: ast.AST, name: str) -> bool:
         case ast.Name(found):
             return found == name
     return any(_asks_for(child, name) for child in children_of(node))
-
-
-def _same(some: Sequence[Poly | str], others: Sequence[Poly | str]) -> bool:
-    """Whether these are the same numbers, in any order."""
-    return len(some) == len(others) and (list(some) == list(others) or list(some) == [*others][::-1])

@@ -83,6 +83,15 @@ def upside_down(a, b, c):
             c[i, j] = s
 
 
+def of_one_index(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, i]
+            c[i, j] = s
+
+
 def in_turns(a, b, c):
     for t in qgraph.serial(range(3)):
         for i in range(a.shape[0]):
@@ -118,6 +127,7 @@ PRODUCTS = {
     updated: ["a @ b"],
     twice: ["a @ b"],
     upside_down: ["a @ b"],
+    of_one_index: ["a @ b"],
     in_turns: ["a @ b"],
     triangle: ["a.T @ a"],
     strict_triangle: ["a.T @ a"],
@@ -133,15 +143,6 @@ def of_a_part(a, b, c):
             c[i, j] = s
 
 
-def of_one_index(a, b, c):
-    for i in range(a.shape[0]):
-        for j in range(b.shape[1]):
-            s = 0.0
-            for k in range(a.shape[1]):
-                s += a[i, k] * b[k, i]
-            c[i, j] = s
-
-
 def in_place(a, b, c):
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
@@ -153,12 +154,11 @@ def in_place(a, b, c):
 
 
 def a_few(a, b, c):
-    for i in range(a.shape[0]):
-        for j in range(2):
-            s = 0.0
-            for k in range(a.shape[1]):
-                s += a[i, k] * b[k, i + j - 2]
-            c[i, j] = s
+    for i, j in qgraph.ndrange(a.shape[0], 2):
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * b[k, i + j - 2]
+        c[i, j] = s
 
 
 def of_differences(a, b, c):
@@ -221,7 +221,6 @@ def four_of_them(a, b, c):
 
 OTHERS = [
     of_a_part,
-    of_one_index,
     in_place,
     a_few,
     of_differences,
@@ -231,6 +230,10 @@ OTHERS = [
     changing_places,
     four_of_them,
 ]
+
+
+# Of so many rows and columns a product is a library's.
+LARGE = 130
 
 
 def matrices(n, dtype="float64"):
@@ -244,7 +247,7 @@ def _library(backend):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n", [4, 33, 70])
+@pytest.mark.parametrize("n", [4, 33, LARGE])
 @pytest.mark.parametrize("function", [*PRODUCTS, *OTHERS])
 def test_the_same_comes_of_it(check, function, n, dtype):
     given = matrices(n, dtype)
@@ -255,27 +258,64 @@ def test_the_same_comes_of_it(check, function, n, dtype):
     check(function, arguments, fuse=True, tolerance=1e-4 if dtype == "float32" else 1e-11)
 
 
-@pytest.mark.parametrize("shape", [(3, 40, 7), (40, 1, 40), (5, 0, 6), (0, 4, 3), (1, 50, 1)])
-def test_other_shapes(check, shape):
+@pytest.mark.parametrize("shape", [(3, 40, 7), (40, 1, 40), (5, 0, 6), (0, 4, 3), (1, 50, 1), (LARGE, LARGE, LARGE)])
+def test_other_shapes(rig, shape):
+    """Those of the first call decide what computes it, and later calls have what others they have."""
+    kernel = rig.kernel(product, fuse=True)
+    first = matrices(LARGE)
+    rig.compare(kernel, lambda: [each.copy() for each in first], tolerance=1e-11)
     n, m, p = shape
     given = [np.random.default_rng().random(each) for each in ((n, m), (m, p), (n, p))]
-    check(product, lambda: [each.copy() for each in given], fuse=True, tolerance=1e-11, noop=0 in (n, p))
+    rig.compare(kernel, lambda: [each.copy() for each in given], tolerance=1e-11, noop=0 in (n, p))
+
+
+def test_rows_that_are_left_over(check):
+    random = np.random.default_rng()
+    shapes = (LARGE, LARGE), (LARGE + 7, LARGE), (LARGE, LARGE)
+    given = [random.random(shape) for shape in shapes]
+    assert calls(product, *given) == ["a @ b"]
+    check(product, lambda: [each.copy() for each in given], fuse=True, tolerance=1e-11)
+
+
+def test_rows_that_are_missing(rig):
+    random = np.random.default_rng()
+    given = [random.random(shape) for shape in ((LARGE, LARGE), (LARGE - 1, LARGE), (LARGE, LARGE))]
+    with pytest.raises(Exception, match="do not fit|mismatch"):
+        rig.run(rig.kernel(product, fuse=True), *given)
+
+
+def test_small_products_stay_loops():
+    assert not calls(product, *matrices(33))
 
 
 @pytest.mark.parametrize(("function", "labels"), PRODUCTS.items(), ids=lambda each: getattr(each, "__name__", ""))
 def test_libraries_compute_products(function, labels):
-    assert calls(function, *matrices(40)) == labels
-    assert not calls(function, *matrices(40), fuse=False)
+    assert calls(function, *matrices(LARGE)) == labels
+    assert not calls(function, *matrices(LARGE), fuse=False)
 
 
 @pytest.mark.parametrize("function", OTHERS)
 def test_what_stays_a_loop(function):
-    assert not calls(function, *matrices(40))
+    assert not calls(function, *matrices(LARGE))
+
+
+def widened(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += np.float64(a[i, k] * b[k, j])
+            c[i, j] = s
+
+
+def test_sums_of_another_type_stay_loops():
+    assert calls(widened, *matrices(LARGE)) == ["a @ b"]
+    assert not calls(widened, *matrices(LARGE, "float32"))
 
 
 @pytest.mark.parametrize("types", [("int64",) * 3, ("float32", "float64", "float64"), ("complex128",) * 3])
 def test_other_types_stay_loops(types):
-    arrays = [each.astype(type_) for each, type_ in zip(matrices(40), types, strict=True)]
+    arrays = [each.astype(type_) for each, type_ in zip(matrices(LARGE), types, strict=True)]
     assert not calls(product, *arrays)
 
 
@@ -295,5 +335,5 @@ def test_only_where_a_library_is_installed(monkeypatch):
     kernel = qgraph.kernel(product, backend="cuda", fuse=True)
     for found, labels in ((None, []), (importlib.util.find_spec("numpy"), ["a @ b"])):
         monkeypatch.setattr("qgraph.specialisation.find_spec", lambda _, found=found: found)
-        nodes = kernel.plan(*matrices(40)).nodes
+        nodes = kernel.plan(*matrices(LARGE)).nodes
         assert [node.what.label for node in nodes if isinstance(node.what, LibraryCall)] == labels
