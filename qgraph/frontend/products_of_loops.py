@@ -4,8 +4,8 @@ With ``fuse=True``: where iterations of two axes each add up ``a[i, k] * b[k, j]
 row times a matrix, ``a @ b`` becomes a node of its own, and an iteration takes its element. Which of them it takes, and what it
 does with it, is as it was: a triangle takes half of them, and the library is still several times as fast.
 
-Not where the product has many more elements than there are iterations, or stored elements, nor where the arrays of the first
-call are small: loops of a kernel that calls no library may be one block of threads.
+Not where the product has many more elements than there are iterations, or stored elements, nor where few products are known to
+be added up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -35,8 +34,8 @@ from qgraph.source import children_of, copied, nodes_of
 
 _MATRIX = 2
 _TYPES: dict[object, str] = {np.float32: "float32", np.float64: "float64"}
-# Sums of fewer products, whose number is known, are quicker where they are, and less work in the first call: both are guesses.
-_FEWEST, _LEAST = 32, 1 << 21
+# Sums of fewer products, where their number is known, are quicker where they are: a guess.
+_FEWEST = 32
 
 
 def with_products(unit: ProgramBuilder, statements: Sequence[Statement]) -> tuple[Statement, ...]:
@@ -165,16 +164,8 @@ class _Products(ast.NodeTransformer):
         sizes = self._bound(first.size), self._bound(second.size)
         counts = [self._bound(axis.count) for axis in self._task.axes]
         asked = (*itertools.permutations(counts, 2), *self._stored())
-        return sizes in asked and not self._is_small(length, *sizes)
-
-    def _is_small(self, length: Poly | str, *sizes: Poly | str) -> bool:
-        """Whether there are few products to a sum, or few in all in the first call, as far as that is known."""
-        known = [leaf for leaf in self._unit.leaves.values() if leaf.extents]
-        extents = [pair for leaf in known for pair in zip(self._unit.host_integers.sizes(leaf.name), leaf.extents, strict=True)]
-        seen = {symbol: Poly.const(extent) for size, extent in extents for symbol in size.symbols}
-        found = [each.substitute(seen).constant if isinstance(each, Poly) else None for each in (length, *sizes)]
         few = isinstance(length, Poly) and length.constant is not None and length.constant < _FEWEST
-        return few or (None not in found and math.prod(each or 0 for each in found) < _LEAST)
+        return sizes in asked and not few
 
     def _bound(self, number: ast.expr) -> Poly | str:
         return self._extents.bound(self._task, number)
