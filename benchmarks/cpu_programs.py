@@ -2,7 +2,8 @@
 
 ``gemm``, ``k2mm`` and ``k3mm`` are NumPy's source, and so is what NumPy runs. Where Numba is the rival, both have
 ``fastmath=True``, Numba ``parallel=True`` and qgraph ``fuse=True``. ``arrays`` is the program as it stands, but for what Numba
-does not compile (masks of matrices, columns with rows); ``loops`` are written by hand, without arrays in between.
+does not compile (masks of matrices, columns with rows); ``loops`` are written by hand, without arrays in between: rivals of
+qgraph's arrays, and of the same loops in qgraph (``in loops``).
 """
 
 from __future__ import annotations
@@ -125,6 +126,63 @@ def _energies(places, speeds, masses):
     return kinetic, potential
 
 
+@qgraph.func
+def _pulls_of_all(places, masses, softening):
+    pull = np.empty_like(places)
+    for i in range(places.shape[0]):
+        x = y = z = 0.0
+        for j in range(places.shape[0]):
+            dx, dy, dz = places[j, 0] - places[i, 0], places[j, 1] - places[i, 1], places[j, 2] - places[i, 2]
+            square = dx * dx + dy * dy + dz * dz + softening * softening
+            by = masses[j, 0] / (square * math.sqrt(square)) if square > 0 else 0.0
+            x += dx * by
+            y += dy * by
+            z += dz * by
+        pull[i, 0], pull[i, 1], pull[i, 2] = x, y, z
+    return pull
+
+
+@qgraph.func
+def _energies_of_all(places, speeds, masses):
+    kinetic = potential = 0.0
+    for i in range(places.shape[0]):
+        own = speeds[i, 0] * speeds[i, 0] + speeds[i, 1] * speeds[i, 1] + speeds[i, 2] * speeds[i, 2]
+        kinetic += 0.5 * masses[i, 0] * own
+        for j in range(i + 1, places.shape[0]):
+            dx, dy, dz = places[j, 0] - places[i, 0], places[j, 1] - places[i, 1], places[j, 2] - places[i, 2]
+            square = dx * dx + dy * dy + dz * dz
+            potential -= masses[i, 0] * masses[j, 0] / math.sqrt(square) if square > 0 else 0.0
+    return kinetic, potential
+
+
+def nbody_in_loops(masses, places, speeds, steps, dt, softening):
+    """``nbody`` as loops: what Numba's loops are, for qgraph."""
+    speeds -= np.mean(masses * speeds, axis=0) / np.mean(masses)
+    kinetic, potential = np.zeros(steps + 1), np.zeros(steps + 1)
+    kinetic[0], potential[0] = _energies_of_all(places, speeds, masses)
+    pull = _pulls_of_all(places, masses, softening)
+    for k in qgraph.serial(range(steps)):
+        speeds += pull * (dt / 2)
+        places += speeds * dt
+        pull = _pulls_of_all(places, masses, softening)
+        speeds += pull * (dt / 2)
+        kinetic[k + 1], potential[k + 1] = _energies_of_all(places, speeds, masses)
+    return kinetic, potential
+
+
+def azimint_in_loops(values, radius, bins):
+    """``azimint_naive`` as loops: a thread a ring, and no masks."""
+    means, width = np.zeros(bins), np.max(radius) / bins
+    for k in range(bins):
+        total, count = 0.0, 0
+        for i in range(radius.size):
+            if k * width <= radius[i] < (k + 1) * width:
+                total += values[i]
+                count += 1
+        means[k] = total / count
+    return means
+
+
 def _bodies(pulls: Callable[..., Any], energies: Callable[..., Any]) -> Callable[..., Any]:
     """``nbody`` with these accelerations and energies."""
 
@@ -178,9 +236,19 @@ RUNS: dict[str, tuple[Args, dict[str, Callable[..., Any]]]] = {
     ),
     "k3mm": (_matrices((800, 850), (850, 900), (900, 950), (950, 1000)), {NUMPY: words_and_plain(PROGRAMS["k3mm"])[1]}),
     "nbody": (_cloud, {ARRAYS: _bodies(_pulls_as_arrays, _energies_as_arrays), LOOPS: _bodies(_pulls, _energies)}),
+    "nbody in loops": (_cloud, {LOOPS: _bodies(_pulls, _energies)}),
     "azimint_naive": (_rings_of, {ARRAYS: _rings_as_arrays, LOOPS: _rings}),
+    "azimint_naive in loops": (_rings_of, {LOOPS: _rings}),
     "spmv": (_sparse, {LOOPS: _rows}),
 }
+
+
+IN_LOOPS = {"nbody in loops": nbody_in_loops, "azimint_naive in loops": azimint_in_loops}
+
+
+def function_of(program: str) -> Callable[..., Any]:
+    """A program as qgraph runs it."""
+    return IN_LOOPS[program] if program in IN_LOOPS else PROGRAMS[program].function
 
 
 def measure(quick: bool) -> Answer:
@@ -191,7 +259,7 @@ def measure(quick: bool) -> Answer:
         args = make(8 if quick else 1)
         for rival, other in rivals.items():
             fast = rival != NUMPY
-            kernel = qgraph.kernel(backend="cpu", fastmath=fast, fuse=fast)(PROGRAMS[program].function)
+            kernel = qgraph.kernel(backend="cpu", fastmath=fast, fuse=fast)(function_of(program))
             check(program, kernel, other, args)
             runs = [functools.partial(run, *args) for run in (kernel, other)]
             (ours, theirs), ratio = paired(runs, rounds=5 if quick else 15)

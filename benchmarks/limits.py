@@ -46,7 +46,7 @@ _WHY = {
         "a cell and stage take some 500 instructions, and those take the time, not memory"
     ),
     ("cpu_programs", "nbody, against Numba, loops", ""): (
-        "the loops compute half of the energies, each pair once, and store no matrices of pairs for three products"
+        "the loops compute half of the energies, each pair once; as arrays it is all pairs, of which `np.triu` leaves half"
     ),
     ("cpu_programs", "azimint_naive, against Numba, loops", ""): (
         "its thousand rings are parallel loops one behind the other, `serial` says so; the loops by hand have a thread a ring"
