@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import numpy as np
@@ -459,6 +460,26 @@ def test_lanes_share_loops_around_a_choice(check, size):
     check(clamped, some, fuse=True, tolerance=1e-11)
     plan = str(qgraph.kernel(clamped, backend="cuda", fuse=True).plan(*some()))
     assert "combines values in `_total_3`: up to 32 threads share them" in plan
+
+
+def owners(x, y, cell, place):
+    total = np.sum(x, axis=1)
+    for i in qgraph.parallel(range(x.shape[0])):
+        if cell[place[i]] == i:
+            cell[place[i]] = -1
+        y[i, 0] = total[i]
+
+
+def test_only_the_owner_stores(check):
+    """Several iterations look at one element, and one of them changes it: the others must not store what they have seen."""
+
+    def arguments():
+        return *matrices(40, 13), np.repeat(np.arange(0, 40, 8), 8), np.repeat(np.arange(0, 40, 8), 8)
+
+    check(owners, arguments, fuse=True)
+    plan = qgraph.kernel(owners, backend="cuda", fuse=True).plan(*arguments())
+    (task,) = (task for task in plan.program.tasks() if task.role == "loop")
+    assert any(isinstance(each, ast.If) for each in task.body)
 
 
 def beside_a_fill(x, y):

@@ -235,9 +235,13 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
     verdicts = [task.verdict for task in (first, second) if task.verdict is not None]
     verdict: Verdict | None = min(verdicts, key=lambda each: _STRENGTH.index(each.kind), default=None)
     body = (*first.body, *second.body)
+    # An element that only a promise keeps from other iterations may be another one's to store.
+    proved = verdict is not None and verdict.kind == "independent"
+    if proved and any(isinstance(each, ast.For) for each in body):
+        body = tuple(map(_chosen, body))
     return replace(
         first,
-        body=tuple(map(_chosen, body)) if any(isinstance(each, ast.For) for each in body) else body,
+        body=body,
         names={**first.names, **second.names},
         effects=first.effects | second.effects,
         sections=_sections(first, second),
