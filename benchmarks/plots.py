@@ -108,7 +108,9 @@ def below(record: dict[str, Any], file: Path, keys: tuple[str, str], limit: floa
     drawn, axes = figure(title, record, height=3.6)
     found = [row["ratio"] for row in record["rows"]]
     axes.bar_label(axes.bar(range(len(found)), found, color=COLOURS["qgraph"], width=0.6), fmt="%.2f", fontsize=8, padding=2)
-    axes.set_xticks(range(len(found)), [f"{row[keys[0]]}\n{row[keys[1]]}" for row in record["rows"]], fontsize=7)
+    # Names of several words take a line each, so that none meets the next one.
+    names = ["\n".join(str(row[key]) for key in keys).replace(" in ", "\nin ").replace(", ", ",\n") for row in record["rows"]]
+    axes.set_xticks(range(len(found)), names, fontsize=7 if len(found) < 10 else 6)
     axes.axhline(limit, color="#7b8794", linestyle=":", linewidth=1.2, label=f"limit {limit}")
     axes.set_ylim(0, 1.25 * max(*found, limit))
     axes.set_ylabel(f"time / time of {what}")
