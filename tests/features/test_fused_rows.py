@@ -483,13 +483,16 @@ def test_only_the_owner_stores(check):
 
 
 def beside_a_fill(x, y):
-    y[:] = 1.0
+    for i in range(y.shape[0]):
+        for j in range(y.shape[1]):
+            y[i, j] = i + 2 * j
     total = np.sum(x, axis=1)
     return total
 
 
 def test_loops_that_lanes_share_have_a_kernel_of_their_own(check):
-    check(beside_a_fill, lambda: matrices(13, 40))
-    plan = qgraph.kernel(beside_a_fill, backend="cuda").plan(*matrices(13, 40))
+    check(beside_a_fill, lambda: matrices(13, 40), fuse=True)
+    plan = qgraph.kernel(beside_a_fill, backend="cuda", fuse=True).plan(*matrices(13, 40))
+    assert len(plan.nodes) == 2
     assert not any(node.beside for node in plan.nodes)
     assert "threads share it" in str(plan)
