@@ -3,14 +3,17 @@
 ``gemm``, ``k2mm`` and ``k3mm`` are NumPy's source, and so is what NumPy runs. Where Numba is the rival, both have
 ``fastmath=True``, Numba ``parallel=True`` and qgraph ``fuse=True``. ``arrays`` is the program as it stands, but for what Numba
 does not compile (masks of matrices, columns with rows); ``loops`` are written by hand, without arrays in between: rivals of
-qgraph's arrays, and of the same loops in qgraph (``in loops``).
+qgraph's arrays, and of the same source in qgraph (``in loops``).
 """
 
 from __future__ import annotations
 
+import ast
 import copy
 import functools
+import inspect
 import math
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from benchmarks.cpu import LIMIT, paired
 from benchmarks.npbench import flat, words_and_plain
 from benchmarks.results import Answer, Target, main
 from examples.npbench.programs import PROGRAMS, numbers
+from qgraph.language import Func
 
 NUMPY, ARRAYS, LOOPS = "NumPy", "Numba, arrays", "Numba, loops"
 Args = Callable[[int], tuple[Any, ...]]
@@ -36,20 +40,6 @@ def _rings_as_arrays(values, radius, bins):
     for k in prange(bins):
         ring = np.logical_and(k * width <= radius, radius < (k + 1) * width)
         means[k] = values[ring].mean()
-    return means
-
-
-@njit(parallel=True, fastmath=True)
-def _rings(values, radius, bins):
-    """``azimint_naive`` as loops: a thread a ring, and no masks."""
-    means, width = np.zeros(bins), radius.max() / bins
-    for k in prange(bins):
-        total, count = 0.0, 0
-        for i in range(radius.size):
-            if k * width <= radius[i] < (k + 1) * width:
-                total += values[i]
-                count += 1
-        means[k] = total / count
     return means
 
 
@@ -97,37 +87,8 @@ def _energies_as_arrays(places, speeds, masses):
     )
 
 
-@njit(parallel=True, fastmath=True)
-def _pulls(places, masses, softening):
-    pull = np.empty_like(places)
-    for i in prange(places.shape[0]):
-        x = y = z = 0.0
-        for j in range(places.shape[0]):
-            dx, dy, dz = places[j, 0] - places[i, 0], places[j, 1] - places[i, 1], places[j, 2] - places[i, 2]
-            square = dx * dx + dy * dy + dz * dz + softening * softening
-            by = masses[j, 0] / (square * math.sqrt(square)) if square > 0 else 0.0
-            x += dx * by
-            y += dy * by
-            z += dz * by
-        pull[i, 0], pull[i, 1], pull[i, 2] = x, y, z
-    return pull
-
-
-@njit(parallel=True, fastmath=True)
-def _energies(places, speeds, masses):
-    kinetic = potential = 0.0
-    for i in prange(places.shape[0]):
-        own = speeds[i, 0] * speeds[i, 0] + speeds[i, 1] * speeds[i, 1] + speeds[i, 2] * speeds[i, 2]
-        kinetic += 0.5 * masses[i, 0] * own
-        for j in range(i + 1, places.shape[0]):
-            dx, dy, dz = places[j, 0] - places[i, 0], places[j, 1] - places[i, 1], places[j, 2] - places[i, 2]
-            square = dx * dx + dy * dy + dz * dz
-            potential -= masses[i, 0] * masses[j, 0] / math.sqrt(square) if square > 0 else 0.0
-    return kinetic, potential
-
-
 @qgraph.func
-def _pulls_of_all(places, masses, softening):
+def _pulls(places, masses, softening):
     pull = np.empty_like(places)
     for i in range(places.shape[0]):
         x = y = z = 0.0
@@ -143,7 +104,7 @@ def _pulls_of_all(places, masses, softening):
 
 
 @qgraph.func
-def _energies_of_all(places, speeds, masses):
+def _energies(places, speeds, masses):
     kinetic = potential = 0.0
     for i in range(places.shape[0]):
         own = speeds[i, 0] * speeds[i, 0] + speeds[i, 1] * speeds[i, 1] + speeds[i, 2] * speeds[i, 2]
@@ -156,17 +117,17 @@ def _energies_of_all(places, speeds, masses):
 
 
 def nbody_in_loops(masses, places, speeds, steps, dt, softening):
-    """``nbody`` as loops: what Numba's loops are, for qgraph."""
+    """``nbody`` as loops."""
     speeds -= np.mean(masses * speeds, axis=0) / np.mean(masses)
     kinetic, potential = np.zeros(steps + 1), np.zeros(steps + 1)
-    kinetic[0], potential[0] = _energies_of_all(places, speeds, masses)
-    pull = _pulls_of_all(places, masses, softening)
+    kinetic[0], potential[0] = _energies(places, speeds, masses)
+    pull = _pulls(places, masses, softening)
     for k in qgraph.serial(range(steps)):
         speeds += pull * (dt / 2)
         places += speeds * dt
-        pull = _pulls_of_all(places, masses, softening)
+        pull = _pulls(places, masses, softening)
         speeds += pull * (dt / 2)
-        kinetic[k + 1], potential[k + 1] = _energies_of_all(places, speeds, masses)
+        kinetic[k + 1], potential[k + 1] = _energies(places, speeds, masses)
     return kinetic, potential
 
 
@@ -181,6 +142,20 @@ def azimint_in_loops(values, radius, bins):
                 count += 1
         means[k] = total / count
     return means
+
+
+def _threaded(function: Callable[..., Any] | Func) -> Callable[..., Any]:
+    """The same in Numba, with threads for the iterations of its first loop."""
+    plain = function.source.function if isinstance(function, Func) else function
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(plain))).body
+    assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list = []
+    loop = next(each for each in definition.body if isinstance(each, ast.For))
+    assert isinstance(loop.iter, ast.Call)
+    loop.iter.func = ast.copy_location(ast.Name("prange", ast.Load()), loop.iter)
+    namespace = {"np": np, "math": math, "prange": prange}
+    exec(compile(ast.Module([definition], []), plain.__code__.co_filename, "exec"), namespace)
+    return njit(parallel=True, fastmath=True)(namespace[definition.name])
 
 
 def _bodies(pulls: Callable[..., Any], energies: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,10 +210,13 @@ RUNS: dict[str, tuple[Args, dict[str, Callable[..., Any]]]] = {
         {NUMPY: words_and_plain(PROGRAMS["k2mm"])[1]},
     ),
     "k3mm": (_matrices((800, 850), (850, 900), (900, 950), (950, 1000)), {NUMPY: words_and_plain(PROGRAMS["k3mm"])[1]}),
-    "nbody": (_cloud, {ARRAYS: _bodies(_pulls_as_arrays, _energies_as_arrays), LOOPS: _bodies(_pulls, _energies)}),
-    "nbody in loops": (_cloud, {LOOPS: _bodies(_pulls, _energies)}),
-    "azimint_naive": (_rings_of, {ARRAYS: _rings_as_arrays, LOOPS: _rings}),
-    "azimint_naive in loops": (_rings_of, {LOOPS: _rings}),
+    "nbody": (
+        _cloud,
+        {ARRAYS: _bodies(_pulls_as_arrays, _energies_as_arrays), LOOPS: _bodies(_threaded(_pulls), _threaded(_energies))},
+    ),
+    "nbody in loops": (_cloud, {LOOPS: _bodies(_threaded(_pulls), _threaded(_energies))}),
+    "azimint_naive": (_rings_of, {ARRAYS: _rings_as_arrays, LOOPS: _threaded(azimint_in_loops)}),
+    "azimint_naive in loops": (_rings_of, {LOOPS: _threaded(azimint_in_loops)}),
     "spmv": (_sparse, {LOOPS: _rows}),
 }
 
