@@ -24,13 +24,13 @@ from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Branch, Effects, Loop, Statement, Task, TaskStatement, Temporary
-from qgraph.ir.trees import at_place, load, names_in, stored
+from qgraph.ir.trees import asks_for, at_place, load, names_in, stored
 from qgraph.nodes.library_call import LibraryCall, Operand
 from qgraph.operations import intrinsics
 from qgraph.operations.library_functions import leading_matmul, library_function
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.records import dataclass
-from qgraph.source import children_of, copied, nodes_of
+from qgraph.source import copied, nodes_of
 
 _MATRIX = 2
 _TYPES: dict[object, str] = {np.float32: "float32", np.float64: "float64"}
@@ -98,7 +98,7 @@ class _Products(ast.NodeTransformer):
         self.generic_visit(node)
         match node:
             case ast.For(ast.Name(k), ast.Call(ast.Name(word), [ast.Constant(0), stop, ast.Constant(1)]), [step], orelse=[]):
-                if self._task.names.get(word) is not builtins.range or any(_asks_for(each, k) for each in self._task.body):
+                if self._task.names.get(word) is not builtins.range or any(asks_for(each, k) for each in self._task.body):
                     return node
             case _:
                 return node
@@ -211,13 +211,3 @@ class _Products(ast.NodeTransformer):
         )
         self.found.append(call)
         return leaf.name
-
-
-def _asks_for(node: ast.AST, name: str) -> bool:
-    """Whether something names what loops count with, but for these loops."""
-    match node:
-        case ast.For(target=ast.Name(variable), iter=items) if variable == name:
-            return name in names_in(items)
-        case ast.Name(found):
-            return found == name
-    return any(_asks_for(child, name) for child in children_of(node))

@@ -80,6 +80,16 @@ def names_in(node: ast.AST) -> frozenset[str]:
     return frozenset(child.id for child in nodes_of(node) if isinstance(child, ast.Name))
 
 
+def asks_for(node: ast.AST, variable: str) -> bool:
+    """Whether something names what loops count with, but for these loops: what they leave in it behind their end."""
+    match node:
+        case ast.For(target=ast.Name(name), iter=items) if name == variable:
+            return variable in names_in(items)
+        case ast.Name(name):
+            return name == variable
+    return any(asks_for(child, variable) for child in children_of(node))
+
+
 def operands_of(node: ast.AST) -> list[ast.expr]:
     """The expressions that ``node`` directly consists of, in order of evaluation."""
     return [child for child in children_of(node) if isinstance(child, ast.expr)]

@@ -10,8 +10,9 @@ Where an iteration fills a row, and loops inside read it element by element, the
 from __future__ import annotations
 
 import ast
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from qgraph.frontend.bodies.loop_fusion import prints
@@ -22,10 +23,12 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import Branch, Cast, Effects, Loop, Result, Statement, Task, TaskStatement
 from qgraph.ir.program import parts_of as parts_of_program
 from qgraph.ir.renaming import in_one_array
-from qgraph.ir.trees import at_place, call_of, load, names_in, parts_of, with_names
+from qgraph.ir.trees import asks_for, at_place, call_of, load, names_in, parts_of, with_names
 from qgraph.records import dataclass
 from qgraph.source import children_of, copied, nodes_of
 
+# What does not run from its begin to its end.
+NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
 # Ends the name of a number that is an element of the array before it.
 _HERE = "_here"
 # Types of elements that a name in a body has, too: narrower numbers are converted when they are stored.
@@ -72,11 +75,16 @@ def _in_registers(unit: ProgramBuilder, task: Task, uses: Counter[str]) -> Task:
     body = registers.promoted(task.body)
     if not registers.names:
         return task
-    kept = {name: sections for name, sections in task.sections.items() if name not in registers.names}
-    joined = tuple(_without(unit, loop, registers.names) for loop in task.joined)
-    names = {**task.names, **registers.casts}
-    task = replace(_without(unit, task, registers.names), body=tuple(body), names=names, sections=kept, joined=joined)
-    unit.judged[task.name] = replace(unit.judged[task.name], body=body, names=task.names)
+    return _with_body(unit, task, body, registers.names, registers.casts)
+
+
+def _with_body(unit: ProgramBuilder, task: Task, body: list[ast.stmt], held: Set[str], casts: Mapping[str, Cast]) -> Task:
+    """A loop with another body, in which the arrays ``held`` are numbers, and ``casts`` convert to their types."""
+    kept = {name: sections for name, sections in task.sections.items() if name not in held}
+    joined = tuple(_without(unit, loop, held) for loop in task.joined)
+    names = {**task.names, **casts}
+    task = replace(_without(unit, task, held), body=tuple(body), names=names, sections=kept, joined=joined)
+    unit.judged[task.name] = replace(unit.judged[task.name], body=body, names=names)
     return task
 
 
@@ -148,14 +156,7 @@ class _RowFusion:
                 return task
             done.append(at_place(ast.For(statement.target, statement.iter, inside, []), statement))
             names, casts = names | registers.names, casts | registers.casts
-        if not names:
-            return task
-        kept = {name: sections for name, sections in task.sections.items() if name not in names}
-        joined = tuple(_without(unit, loop, names) for loop in task.joined)
-        task = _without(unit, task, names)
-        task = replace(task, body=tuple(done), names={**task.names, **casts}, sections=kept, joined=joined)
-        unit.judged[task.name] = replace(unit.judged[task.name], body=done, names=task.names)
-        return task
+        return _with_body(unit, task, done, names, casts) if names else task
 
     def _pair(self, body: Sequence[ast.stmt], found: set[ast.stmt]) -> list[ast.stmt] | None:
         """``body`` with two of its loops as one, which is ``found`` then; None where no two of them are to be joined."""
@@ -164,7 +165,7 @@ class _RowFusion:
                 if not (isinstance(first, ast.For) and isinstance(second, ast.For) and self._may_join(first, second)):
                     continue
                 apart = self._apart(body, at, after)
-                ended = any(_asks_for(each, _variable(second)) for each in body)
+                ended = any(asks_for(each, _variable(second)) for each in body)
                 if apart is None or (ended and _variable(first) != _variable(second)):
                     continue
                 before, behind = apart
@@ -179,19 +180,13 @@ class _RowFusion:
         """Whether the second loop reads rows that the first one fills, and each of its iterations only its own elements."""
         if not self._is_plain(first) or not self._is_plain(second) or self._range(first) != self._range(second):
             return False
-        (read, written), (also_read, also_written) = map(self._names, (first, second))
-        if not written & also_read & self._rows:
+        met = self._met(first, second)
+        numbers = {name for pair in met for name in pair} - self._arrays
+        if numbers - ({_variable(first)} & {_variable(second)}) or any(one != other for one, other in met):
             return False
-        touched, also_touched = read | written, also_read | also_written
-        numbers = (written & also_touched | also_written & touched) - self._arrays
-        if numbers - ({_variable(first)} & {_variable(second)}):
+        if not self._names(first)[1] & self._names(second)[0] & self._rows:
             return False
-        pairs = [(one, other) for one in written & self._arrays for other in also_touched & self._arrays]
-        pairs += [(one, other) for one in also_written & self._arrays for other in touched & self._arrays]
-        met = {pair for pair in pairs if self._unit.may_share(*pair)}
-        if any(one != other for one, other in met):
-            return False
-        for touches in _touches({one for one, _ in met}, [first, second]).values():
+        for touches in _touches({one for one, _ in met} - numbers, [first, second]).values():
             places = {each.place for each in touches}
             place = next(iter(places))
             if len(places) > 1 or place[-1:] != ("*",):
@@ -203,7 +198,7 @@ class _RowFusion:
         match loop:
             case ast.For(ast.Name(), ast.Call(ast.Name(word), [_, _, ast.Constant(1)]), orelse=[]):
                 inside = [node for each in loop.body for node in nodes_of(each)]
-                straight = not any(isinstance(node, (*_NOT_STRAIGHT, ast.For)) for node in inside)
+                straight = not any(isinstance(node, (*NOT_STRAIGHT, ast.For)) for node in inside)
                 return straight and self._task.names.get(word) is range and _variable(loop) not in names_assigned(loop.body)
         return False
 
@@ -227,12 +222,15 @@ class _RowFusion:
 
     def _meet(self, one: ast.stmt, other: ast.stmt) -> bool:
         """Whether one of them writes what the other touches, or leaves the iteration."""
-        if any(isinstance(node, _NOT_STRAIGHT) for each in (one, other) for node in nodes_of(each)):
+        if any(isinstance(node, NOT_STRAIGHT) for each in (one, other) for node in nodes_of(each)):
             return True
+        return bool(self._met(one, other))
+
+    def _met(self, one: ast.stmt, other: ast.stmt) -> set[tuple[str, str]]:
+        """What one of them writes, and the other touches: the same name, or an array that may share elements with it."""
         (read, written), (also_read, also_written) = self._names(one), self._names(other)
-        pairs = [(name, each) for name in written for each in also_read | also_written]
-        pairs += [(name, each) for name in also_written for each in read | written]
-        return any(one == other or ({one, other} <= self._arrays and self._unit.may_share(one, other)) for one, other in pairs)
+        pairs = {*itertools.product(written, also_read | also_written), *itertools.product(also_written, read | written)}
+        return {pair for pair in pairs if pair[0] == pair[1] or (self._arrays >= {*pair} and self._unit.may_share(*pair))}
 
     def _names(self, statement: ast.stmt) -> tuple[set[str], set[str]]:
         """What a statement reads, and what it may write: a function may write any array that it is given."""
@@ -250,21 +248,9 @@ class _RowFusion:
         return read, written
 
 
-# What does not run from its begin to its end.
-_NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
-
-
 def _variable(loop: ast.For) -> str:
     assert isinstance(loop.target, ast.Name)
     return loop.target.id
-
-
-def _asks_for(statement: ast.stmt, variable: str) -> bool:
-    """Whether a statement needs what a loop before it has left in its variable."""
-    match statement:
-        case ast.For(target=ast.Name(name), iter=items) if name == variable:
-            return variable in names_in(items)
-    return variable in names_in(statement)
 
 
 @dataclass(frozen=True, slots=True)

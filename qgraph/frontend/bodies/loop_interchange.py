@@ -20,7 +20,7 @@ from collections.abc import Sequence, Set
 from dataclasses import field, replace
 
 from qgraph.errors import DataRaceError
-from qgraph.frontend.bodies.array_contraction import Registers, uses_of
+from qgraph.frontend.bodies.array_contraction import NOT_STRAIGHT, Registers, uses_of
 from qgraph.frontend.bodies.loop_fusion import prints
 from qgraph.frontend.dependence.loop_verdict import judge
 from qgraph.frontend.facts import loop_facts
@@ -49,8 +49,6 @@ from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.records import dataclass
 from qgraph.source import copied, nodes_of
-
-_NOT_STRAIGHT = (ast.While, ast.Break, ast.Continue, ast.Return, ast.Raise, ast.comprehension, ast.Lambda)
 
 
 def interchange_loops(unit: ProgramBuilder, statements: Sequence[Statement], result: Result | None) -> tuple[Statement, ...]:
@@ -196,7 +194,7 @@ class _Interchanger:
     def _is_taken(self, task: Task) -> bool:
         """Whether a task is straight-line code: of one element of a proved parallel loop, or of kernel scalars."""
         nodes = [node for statement in task.body for node in nodes_of(statement)]
-        if any(isinstance(node, _NOT_STRAIGHT) or (isinstance(node, ast.Name) and node.id == SLOTS) for node in nodes):
+        if any(isinstance(node, NOT_STRAIGHT) or (isinstance(node, ast.Name) and node.id == SLOTS) for node in nodes):
             return False
         if prints(task.names) or task.selections or task.moves or task.trades or task.plain is not None:
             return False

@@ -32,29 +32,21 @@ class EqualExtents:
 
     def of(self, task: Task) -> list[Poly | str]:
         """The axes of a loop, in a form that is equal for ranges that are."""
-        return [self._part(task, part) for axis in task.axes for part in (axis.start, axis.step, axis.count)]
-
-    def bound(self, task: Task, part: ast.expr) -> Poly | str:
-        """A bound of a loop inside of ``task``, in a form that is equal for numbers that are."""
-        found = self._part(task, part)
-        # What a body says of the extents of arrays the host says, too.
-        return self._settled(part) if isinstance(found, str) and found == ast.unparse(part) else found
+        return [self.bound(task, part) for axis in task.axes for part in (axis.start, axis.step, axis.count)]
 
     def constant(self, bound: ast.expr) -> ast.expr:
         """``bound`` with numbers of the host that are constants."""
         known = {name: parsed(self._sources[name]) for name in names_in(bound) & self._sources.keys()}
         return with_names(copied(bound), {name: each for name, each in known.items() if constant_of(each) is not None})
 
-    def _part(self, task: Task, part: ast.expr) -> Poly | str:
-        constant = constant_of(part)
-        if constant is not None:
-            return Poly.const(constant)
-        if isinstance(part, ast.Name) and part.id in self._sources:
-            return self._settled(part)
+    def bound(self, task: Task, part: ast.expr) -> Poly | str:
+        """A bound of a loop of ``task``, or inside of it, in a form that is equal for numbers that are."""
         # Names that only the task gives a meaning.
         scalars: Mapping[str, Slot] = dict(task.scalars)
         named = {name: f"object {id(task.names[name])}" for name in names_in(part) if name in task.names}
         slots = {name: f"slot {scalars[name].index}" for name in names_in(part) - named.keys() if name in scalars}
+        if not named and not slots:
+            return self._settled(part)
         return ast.unparse(with_names(copied(part), {name: load(text) for name, text in (named | slots).items()}))
 
     def _settled(self, number: ast.expr) -> Poly:
