@@ -231,12 +231,7 @@ class ReductionCode:
         """Lines that combine the locals of all threads of a block; every thread has the result then."""
         locals_ = [variable.local for variable in self._carried]
         # Every lane has the result then: no barrier, and one warp more would not take longer.
-        halves = [
-            "while _offset > 0:",
-            *(f"    {local}_b = _across({local}, _offset)" for local in locals_),
-            *indented(self._combine),
-            "    _offset >>= 1",
-        ]
+        halves = self.in_warp()
         return [
             f"_offset = _min(_width, {WARP}) >> 1",
             *halves,
@@ -251,6 +246,26 @@ class ReductionCode:
             f"    _offset = {_WARPS // 2}",
             *indented(halves),
         ]
+
+    def in_warp(self) -> list[str]:
+        """Lines that combine the locals of twice ``_offset`` neighbouring lanes; each of them has the result then."""
+        return [
+            "while _offset > 0:",
+            *(f"    {local}_b = _across({local}, _offset)" for local, _ in self.locals),
+            *indented(self._combine),
+            "    _offset >>= 1",
+        ]
+
+    def in_one_block(self, count: str, part: str) -> Statements:
+        """Let one block of threads combine ``count`` results: ``part`` is the code of one, with its number ``_part``."""
+        lines = [
+            "_lane, _width = _cuda.threadIdx.x, _cuda.blockDim.x",
+            f"_blocks = {count}",
+            *self.identities,
+            *self._of_blocks(lambda _, number: part.replace("_part", number)),
+            *self._in_block("_shared"),
+        ]
+        return [*shared_arrays(self._task.span, self._shared("_shared")), *generated(*lines)]
 
     def _of_blocks(self, partial: _Partial) -> list[str]:
         """Lines that combine the identity with results of ``_blocks`` blocks: those that the thread has of them."""
@@ -357,14 +372,26 @@ class ReductionCode:
         combine = indented([*self._load("_part"), *self._combine])
         return generated(*self.identities, "for _part in _range(_chunks):", *combine, *self._finish)
 
-    def of_parts(self, count: str, part: str) -> list[str]:
-        """Lines that combine ``count`` results of one reduction, in order, and then its place with them.
-
-        ``part``: the code of one, with its number ``_part``.
-        """
+    @property
+    def local(self) -> str:
+        """The local of the only variable that the iterations combine."""
         (variable,) = self._carried
-        combine = indented([f"{variable.local}_b = {part}", *self._combine])
-        return [*self.identities, f"for _part in _range({count}):", *combine, *self._finish]
+        return variable.local
+
+    @property
+    def dtype(self) -> str:
+        """The type of that."""
+        ((_, dtype),) = self.locals
+        return dtype
+
+    def combined(self, count: str, part: str) -> list[str]:
+        """Lines that combine ``count`` results of one reduction, in order: ``part`` is the code of one, number ``_part``."""
+        combine = indented([f"{self.local}_b = {part}", *self._combine])
+        return [*self.identities, f"for _part in _range({count}):", *combine]
+
+    def of_parts(self, count: str, part: str) -> list[str]:
+        """The same, and lines that combine the place of the reduction with them."""
+        return [*self.combined(count, part), *self._finish]
 
     def reassociable_sums(self) -> tuple[list[ast.stmt], dict[str, object]]:
         """The body with sums, products and extremes of floats in whatever order vectorises, and the globals that this needs."""

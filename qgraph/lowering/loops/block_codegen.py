@@ -14,8 +14,9 @@ from qgraph.ir.trees import load
 from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import stored_in
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, shared_arrays, walk
+from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
-from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile, runs_together
+from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile, in_warps, of_warps, runs_together
 from qgraph.lowering.loops.stencils import AXES, Access, NotTiled, Stage
 from qgraph.lowering.loops.tile_codegen import (
     InTile,
@@ -24,6 +25,7 @@ from qgraph.lowering.loops.tile_codegen import (
     fixed,
     in_tile,
     keys_of,
+    only_where,
     origins,
     real,
     region,
@@ -48,6 +50,8 @@ class BlockCode(TileCode):
     @property
     def registers(self) -> RegisterTile | str:
         """What a thread does of a tile far from every edge, or why it keeps nothing in registers."""
+        if self.copies:
+            return "no iteration is done"
         tile = RegisterTile(self, self.rows, self.extents[1] // self.lanes, self.lanes)
         try:
             tile.refuse(self.held)
@@ -64,6 +68,8 @@ class BlockCode(TileCode):
     @property
     def note(self) -> str:
         """What the plan says of it."""
+        if self.copies:
+            return TileCode.note.fget(self)
         found = self.registers
         where = found.note if isinstance(found, RegisterTile) else f"not in registers: {found}"
         return f"{self._extent_note}, {where}"
@@ -84,6 +90,8 @@ class BlockCode(TileCode):
         end = 0
         for leaf, *_ in self.stencils.leaves.values():
             end = shared_place(end) + np.dtype(self.arrays[leaf].dtype).itemsize * self._elements
+        for code in self.reductions().values():
+            end = shared_place(end) + np.dtype(code.dtype).itemsize * self.sweeps * self.threads[1]
         return end
 
     @property
@@ -98,11 +106,17 @@ class BlockCode(TileCode):
         functions = {sweep_name(number): self._function(number, stage) for number, stage in enumerate(self.stencils.stages)}
         if isinstance(self.registers, RegisterTile):
             functions |= self.registers.names()
-        return {**BUILTINS, **types, **functions}
+        reductions = [code.next_names for code in self.reductions().values()]
+        return dict(itertools.chain(*(each.items() for each in (*reductions, BUILTINS, types, functions))))
 
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
         memory = [f"{in_tile(key)} = _cuda.shared.array({self._elements}, {element_type(key)})" for key in self.stencils.leaves]
+        reductions = self.reductions()
+        size = self.sweeps * self.threads[1]
+        memory += [
+            f"{of_warps(number)} = _cuda.shared.array({size}, _type_{code.dtype})" for number, code in reductions.items()
+        ]
         lines = ["_lane = _assume_u32(_cuda.threadIdx.x)", "_part = _assume_u32(_cuda.threadIdx.y)"]
         lines += [self.count(), *self.places()]
         registers = self.registers
@@ -110,18 +124,39 @@ class BlockCode(TileCode):
             lines += [f"if {registers.inside()}:", *indented(registers.body()), "else:", *indented(self._in_shared())]
         else:
             lines += self._in_shared()
-        return [*shared_arrays(self.stencils.stages[0].task.span, memory), *generated(*lines)]
+        lines += [f"_sweep = _part * {self.lanes} + _lane"] if reductions else []
+        for number, code in reductions.items():
+            lines += self._of_block(number, code)
+        return [*shared_arrays(self.stencils.stages[0].task.span, memory), *self.where_it_runs(generated(*lines))]
+
+    def owned(self, stage: Stage, row: str, column: str) -> str:
+        """The code of whether the iteration of a row and a column of the tile is for an element that it owns."""
+        first = [halo - anchor for halo, anchor in zip(self.halo, stage.anchor, strict=True)]
+        return " and ".join(
+            f"{low} <= {place} < {low + tile}" for low, place, tile in zip(first, (row, column), self.tile, strict=True)
+        )
+
+    def _of_block(self, number: int, code: ReductionCode) -> list[str]:
+        """Lines that keep what the block found in each sweep: it has at least as many threads as there are sweeps."""
+        assert self.attempt is not None
+        warps = self.threads[1]
+        part = f"{of_warps(number)}[_assume_u32(_sweep * {warps} + _part)]"
+        place = self.attempt.place(number, "_assume_ge(_sweep, 0)")
+        found = indented([*code.combined(str(warps), part), f"{place} = {code.local}"])
+        return [f"if _sweep < {self.sweeps}:", *found]
 
     def _in_shared(self) -> list[str]:
         """The same of a tile anywhere: all elements are in shared memory."""
         lines: list[str] = []
         for key in self.stencils.leaves:
             lines += self.unless_overwritten(key, self._load(self.ends(key)[0], in_tile(key)))
-        lines += ["_cuda.syncthreads()", "_left = _sweeps", "while _left > 0:"]
+        lines.append("_cuda.syncthreads()")
         stands = {key: key for key in self.stencils.leaves}
-        for _ in range(self.stencils.period):
+        turns: list[str] = []
+        for _ in range(0 if self.copies else self.stencils.period):
             iteration, stands = self._turn(stands)
-            lines += indented(iteration)
+            turns += indented(iteration)
+        lines += ["_left = _sweeps", "while _left > 0:", *turns] if turns else []
         for key in self.stencils.leaves:
             lines += self.unless_overwritten(key, self._store(self.ends(key)[1], in_tile(key)))
         return lines
@@ -194,6 +229,8 @@ class BlockCode(TileCode):
         given = [f"_assume_u32({bound})" for bound in bounds]
         given += ["_lane", "_part", *origins(), *(in_tile(stands[key]) for key in keys_of(stage)), *self.passed(stage)]
         call = f"{sweep_name(number)}({', '.join(given)})"
+        if number in self.reductions():
+            return in_warps(number, self.reductions()[number], call, "_sweeps - 1 - _left", self.lanes, self.threads[1])
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
     def _function(self, number: int, stage: Stage) -> Function:
@@ -201,9 +238,9 @@ class BlockCode(TileCode):
 
         The last of them begins where it has as many, too, and leaves the stores of rows of others to those.
         """
-        task = stage.task
+        task, reduction = stage.task, self.reductions().get(number)
         body: list[ast.stmt] = []
-        each = _InBlock(stage, self.extents[1])
+        each = _InBlock(stage, self, "" if reduction is None else reduction.local)
         one = [*each.variables("_row"), *each.statements(0)]
         rows = generated(
             "for _row in _range(_first, _min(_first + " + str(self.rows) + ", _high0)):",
@@ -216,7 +253,7 @@ class BlockCode(TileCode):
             one=one,
         )
         if self.rows > 1 and runs_together(stage):
-            together, stores = each.jammed(self.rows)
+            together, stores = each.jammed()
             body = generated(
                 f"if _high0 - _low0 >= {self.rows}:",
                 f"    _row = _assume_u32(_min(_first, _high0 - {self.rows}))",
@@ -227,25 +264,33 @@ class BlockCode(TileCode):
                 "        together",
                 "        stores",
                 f"        _column = _assume_u32(_column + {self.lanes})",
-                "    return",
+                f"    return {each.kept}",
                 together=together,
                 stores=stores,
             )
-        begin = generated(f"_first = _assume_u32(_low0 + _part * {self.rows})", "if _first >= _high0: return")
+        start = [] if reduction is None else reduction.identities
+        begin = generated(
+            *start, f"_first = _assume_u32(_low0 + _part * {self.rows})", f"if _first >= _high0: return {each.kept}"
+        )
+        end = generated(f"return {each.kept}")
+        names = {**({} if reduction is None else reduction.own_names), **task.names, **BUILTINS}
         arguments = [f"{bound}{axis}" for axis in range(AXES) for bound in ("_low", "_high")]
         arguments += ["_lane", "_part", *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
-        return make_function(f"{task.name}_sweep", arguments, [*begin, *body, *rows], {**task.names, **BUILTINS}, task.span)
+        return make_function(f"{task.name}_sweep", arguments, [*begin, *body, *rows, *end], names, task.span)
 
 
 class _InBlock:
     """The body of a loop with elements of tiles in shared memory, which have one index.
 
-    Each access is ``_at``, the place of row ``_row`` and column ``_column``, plus a constant.
+    Each access is ``_at``, the place of row ``_row`` and column ``_column``, plus a constant. ``kept``: the local in which a
+    reduction combines what the tile owns.
     """
 
-    def __init__(self, stage: Stage, columns: int) -> None:
+    def __init__(self, stage: Stage, code: BlockCode, kept: str = "") -> None:
         self._stage = stage
-        self._columns = columns
+        self._code = code
+        self._columns = code.extents[1]
+        self.kept = kept
         self._variables = {place.axis: axis for axis, place in enumerate(stage.places) if place.axis is not None}
         if not len(self._variables) == len(stage.task.axes) == sum(place.axis is not None for place in stage.places):
             raise NotTiled(f"line {stage.task.span.line} has a variable that is no index of what it writes")
@@ -269,8 +314,8 @@ class _InBlock:
                 lines.append(f"{real(along)} = {value}")
         return generated(*lines)
 
-    def statements(self, row: int) -> list[ast.stmt]:
-        """A copy, ``row`` rows below ``_at``."""
+    def statements(self, row: int, also: str = "") -> list[ast.stmt]:
+        """A copy, ``row`` rows below ``_at``. The reduction combines what it finds there if the code ``also`` says so."""
         body = copied(list(self._stage.task.body))
         subscripts = [
             node
@@ -286,41 +331,62 @@ class _InBlock:
             node.slice = index
             assert isinstance(node.value, ast.Name)
             node.value.id = in_tile(access.array)
-        return [InTile(self._stage).visit(each) for each in body]
+        body = [InTile(self._stage).visit(each) for each in body]
+        return only_where(f"{also}{self._code.owned(self._stage, f'_row + {row}', '_column')}", body, self.kept)
 
-    def jammed(self, rows: int) -> tuple[Statements, Statements]:
-        """What ``rows`` iterations compute, and then their stores."""
+    def jammed(self) -> tuple[Statements, Statements]:
+        """What as many iterations as a thread has rows compute, and then their stores."""
         own = stored_in(self._stage.task.body) | {axis.variable for axis in self._stage.task.axes} | {*map(real, range(AXES))}
+        own -= {self.kept}
         together: list[ast.stmt] = []
         all_stores: list[ast.stmt] = []
         last: list[ast.stmt] = []
-        for row in range(rows):
+        for row in range(self._code.rows):
             new = {name: f"_row{row}_{name}" for name in own}
-            statements, stores = _stores_apart(self.statements(row), f"_row{row}_stored")
+            # A row of another thread is that thread's.
+            statements, stores = _stores_apart(self.statements(row, f"_skip <= {row} and "), f"_row{row}_stored")
             together += renamed([*self.variables(f"(_row + {row})"), *statements], new)
+            if not stores:
+                continue
             all_stores += stores
             last += generated(f"if _skip <= {row}:", "    stores", stores=stores)
-        return together, generated("if _skip == 0:", "    all", "else:", "    last", all=all_stores, last=last)
+        return together, [] if not all_stores else generated(
+            "if _skip == 0:", "    all", "else:", "    last", all=all_stores, last=last
+        )
 
 
 def _stores_apart(statements: Sequence[ast.stmt], name: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Plain statements that leave what they would store under names, and the stores."""
+    """Plain statements that leave what they would store under names, and look there for it, and the stores."""
     before: list[ast.stmt] = []
     stores: list[ast.stmt] = []
-    for statement in statements:
+    stored = _Stored({})
+    for statement in map(stored.visit, statements):
         match statement:
             case ast.Assign(targets=[ast.Subscript() as target], value=value):
                 pass
             case ast.AugAssign(target=ast.Subscript() as target, op=operator, value=added):
                 loaded = copied(target)
                 loaded.ctx = ast.Load()
+                loaded = stored.visit(loaded)
                 # Typed as the assignment was: an operator and its assignment have one rule.
                 value = ast.copy_location(ast.BinOp(loaded, operator, added), statement)
             case _:
                 before.append(statement)
                 continue
-        own = f"{name}{len(stores)}"
+        own = stored.names[ast.unparse(target)] = f"{name}{len(stores)}"
         before.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(own, ast.Store()), target)], value), statement))
-        stored = ast.copy_location(ast.Name(own, ast.Load()), target)
-        stores.append(ast.copy_location(ast.Assign([target], stored), statement))
+        kept = ast.copy_location(ast.Name(own, ast.Load()), target)
+        stores.append(ast.copy_location(ast.Assign([target], kept), statement))
     return before, stores
+
+
+class _Stored(ast.NodeTransformer):
+    """Elements that were stored to, by their code, become the ``names`` of what was."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """An element."""
+        name = self.names.get(ast.unparse(node)) if isinstance(node.ctx, ast.Load) else None
+        return self.generic_visit(node) if name is None else ast.copy_location(ast.Name(name, ast.Load()), node)

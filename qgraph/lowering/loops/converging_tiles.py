@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 
 import numpy as np
 
+from qgraph.ir.artifacts import REDUCTION_BLOCK
+from qgraph.ir.blocks import BlockShape
 from qgraph.ir.functions import Function
-from qgraph.ir.program import Carried, Effects, Loop, Task, TaskStatement
+from qgraph.ir.program import Axis, Carried, Effects, Loop, Task, TaskStatement
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import names_in
-from qgraph.lowering.codegen.generated_names import SLOTS, Statements, generated, place_at, walk
+from qgraph.ir.trees import load, names_in, parsed
+from qgraph.ir.verdicts import Verdict
+from qgraph.lowering.codegen.generated_names import SLOTS, generated, place_at, walk
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.repeated_bodies import deciding
-from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage
+from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage, Stencils
 from qgraph.lowering.loops.tile_codegen import InTile, TileCode, region, sweep_name
 from qgraph.records import dataclass
 from qgraph.source import copied
@@ -125,6 +128,20 @@ def has_loops_alone(loop: Loop) -> bool:
     return len(tasks) == len(loop.body) and any(task.axes for task in tasks)
 
 
+def over_both_axes(which: Tested, stencils: Stencils) -> None:
+    """What a tile owns of a loop with a reduction has borders of its own.
+
+    Raises:
+        NotTiled: of one of them it does not.
+    """
+    for number in which.reducing:
+        stage = stencils.stages[number]
+        if any(place.axis is None for place in stage.places):
+            raise NotTiled(f"the reduction of line {stage.task.span.line} is along an edge")
+        if any(place.wraps is not None for place in stage.places):
+            raise NotTiled(f"the reduction of line {stage.task.span.line} is over a periodic axis")
+
+
 def begun(loop: Loop, large: str) -> Task:
     """The task that decides whether there are blocks at all: where the loop begins, and where arrays are large."""
     begins = f"({ast.unparse(_tested(loop.enter))}) != 0 and " if loop.test_first and loop.enter is not None else ""
@@ -196,46 +213,19 @@ def _array_of(element: ast.expr | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConvergingCode(TileCode):
-    """Writes a pass of a block of sweeps.
-
-    ``found``: arrays of what the loops with reductions found, a row for each tile and a column for each sweep, by the number of
-    the loop. ``across``: the host value of how many tiles there are beside one another. ``when``: the code of whether the pass
-    runs at all. ``empty``: it only copies.
-    """
-
-    reducing: Mapping[int, Task] = field(default_factory=dict)
-    found: Mapping[int, str] = field(default_factory=dict)
-    across: str = ""
-    when: str = ""
-    empty: bool = False
-
-    def count(self) -> str:
-        """A line that says how many iterations the pass does, ``_sweeps``."""
-        return f"_sweeps = {0 if self.empty else self.sweeps}"
-
-    def body(self) -> Statements:
-        """Load the tile with its halo, run all sweeps there, and store what it owns."""
-        lines = TileCode.body(self)
-        return generated(f"if {self.when}:", "    lines", lines=lines) if self.when else lines
-
-    @property
-    def note(self) -> str:
-        """What the plan says of it."""
-        return "what the block before this one left, where this one goes beyond the end" if self.empty else self._extent_note
+    """Writes a pass of a block of sweeps on the CPU."""
 
     def _iteration(self) -> list[str]:
-        return ["pass"] if self.empty else TileCode._iteration(self)
+        return ["pass"] if self.copies else TileCode._iteration(self)
 
     def _call(self, number: int, stage: Stage) -> list[str]:
         """A sweep: what a tile owns has a result, and what lies around it is done in four parts."""
-        if number not in self.found:
+        if number not in self.reductions():
             return TileCode._call(self, number, stage)
+        assert self.attempt is not None
         lines, anchor = [], stage.anchor
         for axis, place in enumerate(stage.places):
-            if place.axis is None:
-                raise NotTiled(f"the reduction of line {stage.task.span.line} is along an edge")
-            if place.wraps is not None:
-                raise NotTiled(f"the reduction of line {stage.task.span.line} is over a periodic axis")
+            assert place.axis is not None
             each, (low, high) = stage.task.axes[place.axis], region(stage, axis)
             start, count = ast.unparse(each.start), ast.unparse(each.count)
             own = f"_own{axis} - {anchor[axis]} - _from{axis}"
@@ -248,7 +238,7 @@ class ConvergingCode(TileCode):
         above, below = ("_begin0", "_first0"), ("_last0", "_stop0")
         middle, left, right, all_ = ("_first0", "_last0"), ("_begin1", "_first1"), ("_last1", "_stop1"), ("_begin1", "_stop1")
         parts = [self._part(number, stage, *part) for part in ((above, all_), (below, all_), (middle, left), (middle, right))]
-        result = f"{self.found[number]}[_tile0 * {self.across} + _tile1, _sweep]"
+        result = self.attempt.place(number, "_sweep")
         return [*lines, *parts, f"{result} = {self._part(number, stage, middle, ('_first1', '_last1'))}"]
 
     def _part(self, number: int, stage: Stage, *ranges: tuple[str, str]) -> str:
@@ -257,21 +247,46 @@ class ConvergingCode(TileCode):
         return f"{sweep_name(number)}({', '.join([*bounds, *self.given(stage)])})"
 
     def _function(self, number: int, stage: Stage) -> Function:
-        if number not in self.found:
+        reductions = self.reductions().get(number)
+        if reductions is None:
             return TileCode._function(self, number, stage)
-        reductions = ReductionCode(self.reducing[number], {})
         statements, names = reductions.reassociable_sums()
         arguments, body = self._nest(stage, InTile(stage).of(copied(statements)))
-        body = [*generated(*reductions.identities), *body, *generated(f"return {_variable(self.reducing[number]).local}")]
+        body = [*generated(*reductions.identities), *body, *generated(f"return {reductions.local}")]
         names = {**stage.task.names, **reductions.own_names, **names, **BUILTINS}
         return make_function(f"{stage.task.name}_sweep", arguments, body, names, stage.task.span)
 
 
-def going_through(which: Tested, sweeps: int, found: Mapping[int, str], tiles: str, state: Slot, before: int) -> Task:
+def in_one_block(task: Task, name: str, found: str, all_: str, shape: tuple[str, str], tiles: str, large: str) -> Task:
+    """What combines in ``all_``, of ``shape``, what the ``tiles`` found in the sweeps of a loop: on CUDA a block for each."""
+    reductions = ReductionCode(task, {})
+    body = [
+        *reductions.in_one_block(tiles, f"{found}[_sweep, _assume_ge(_part, 0)]"),
+        *generated("if _lane == 0:", f"    {all_}[_sweep, _one] = {reductions.local}"),
+    ]
+    for node in walk(body):
+        place_at(node, task.span)
+    named = zip(("_sweep", "_one"), shape, strict=True)
+    axes = (Axis(name, parsed("0"), parsed("1"), load(count), on_device=False, span=task.span) for name, count in named)
+    return Task(
+        name=f"{task.name}_found{name}",
+        role="loop",
+        span=task.span,
+        axes=tuple(axes),
+        body=tuple(body),
+        names={**reductions.next_names, **BUILTINS},
+        effects=Effects(frozenset({found}), frozenset({all_})),
+        verdict=Verdict("independent", "each sweep has a result"),
+        block=BlockShape((REDUCTION_BLOCK, 1), 0, large),
+        note="what all tiles found in a sweep",
+    )
+
+
+def going_through(which: Tested, sweeps: int, found: Mapping[int, str], parts: str, state: Slot, before: int) -> Task:
     """The task that goes through a block of sweeps, and says in ``state`` whether it is accepted: then it is one more.
 
-    ``before``: what ``state`` is where there is such a block. ``found``: see ``ConvergingCode``. ``tiles``: the host value of
-    how many there are.
+    ``before``: what ``state`` is where there is such a block. ``found``: what the loops found, in columns of which there are
+    ``parts``, the code of a number.
     """
     condition = which.loop.condition
     names: dict[str, object] = {"_range": range, **condition.names}
@@ -282,7 +297,7 @@ def going_through(which: Tested, sweeps: int, found: Mapping[int, str], tiles: s
             names |= task.names
             continue
         reductions = ReductionCode(task, {})
-        steps += generated(*reductions.of_parts(tiles, f"{found[number]}[_part, _sweep]"))
+        steps += generated(*reductions.of_parts(parts, f"{found[number]}[_sweep, _part]"))
         names |= reductions.own_names
     results = dict(pair for task in which.serial for pair in task.results)
     scalars = dict(pair for task in (*which.serial, condition) for pair in task.scalars) | results

@@ -38,10 +38,19 @@ from qgraph.ir.trees import load, parsed
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen.generated_names import SLOTS, place_at, walk
 from qgraph.lowering.loops.block_codegen import BlockCode
-from qgraph.lowering.loops.converging_tiles import ConvergingCode, begun, goes_on, going_through, has_loops_alone, tested
+from qgraph.lowering.loops.converging_tiles import (
+    ConvergingCode,
+    begun,
+    goes_on,
+    going_through,
+    has_loops_alone,
+    in_one_block,
+    over_both_axes,
+    tested,
+)
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stencils, stencils_in, stencils_of
-from qgraph.lowering.loops.tile_codegen import TileCode
+from qgraph.lowering.loops.tile_codegen import Attempt, TileCode
 
 # Elements of a tile along each axis, the last one along memory, and of its halo on each side. Measured on a Zen 3 with 1 MiB of
 # L2 a core: tiles of two float64 arrays go through L3 then, and that is quicker than smaller ones, which compute more in halos.
@@ -145,26 +154,34 @@ class _Tiler:
     def _converging(self, loop: Loop) -> tuple[Statement, ...]:
         """A loop that ends by what its loops compute: blocks of sweeps while it goes on behind all of them, then the loop."""
         which = tested(loop)
-        if self._shared is not None:
-            raise NotTiled("on CUDA it is tested in each iteration")
         stencils = stencils_in(which.tasks, loop.condition.effects.writes, self._program, self._arrays)
+        over_both_axes(which, stencils)
         sweeps = self._sweeps(stencils)
         large, others = self._others(loop, stencils)
-        axes = self._axes(loop, stencils, TILE)
+        plain = self._code(stencils, sweeps, others, "", ConvergingCode, Attempt(which.reducing, {}, ""))
+        axes = self._axes(loop, stencils, plain.tile)
         sources = {each.name: f"({each.source})" for each in self.host_values}
         down, across = (sources[ast.unparse(axis.count)] for axis in axes)
         tiles = self._host(f"{down} * {across} * {sources[large]}", loop, "tiles")
-        found = {number: self._found(loop, task, tiles, sweeps) for number, task in which.reducing.items()}
+        rows = self._host(str(sweeps), loop, "sweeps")
+        found = {number: self._found(loop, task, (rows, tiles)) for number, task in which.reducing.items()}
         index = max((slot.index + slot.words for slot in (*self._program.slots, *self.slots)), default=0)
         state = Slot(index, f"_block_{len(self._program.slots) + len(self.slots)}")
         self.slots.append(state)
-        given = (self._program, self._arrays, stencils, sweeps, others, "", TILE, (HALO,) * AXES)
-        forth = ConvergingCode(*given, reducing=which.reducing, found=found, across=ast.unparse(axes[1].count))
-        back = replace(forth, back=True, when=f"{SLOTS.name}[{index}] == 1")
-        codes = {"": forth, "_back": back, "_undone": replace(back, empty=True)}
+        forth = Attempt(which.reducing, found, ast.unparse(axes[1].count))
+        back = replace(forth, when=f"{SLOTS.name}[{index}] == 1")
+        attempts = {"": forth, "_back": back, "_undone": replace(back, empty=True)}
+        codes = {name: replace(plain, attempt=each, back=bool(name)) for name, each in attempts.items()}
         passes = [self._pass(loop, code, axes, large, state, name) for name, code in codes.items()]
-        through = [going_through(which, sweeps, found, tiles, state, before) for before in range(2)]
-        body = (passes[0], through[0], passes[1], through[1], passes[2])
+        parts, combined = tiles, {"": list[Task](), "_back": list[Task]()}
+        if self._shared is not None:
+            parts, tiled = self._host("1", loop, "one"), found
+            found = {number: self._found(loop, task, (rows, parts)) for number, task in which.reducing.items()}
+            for name, tasks in combined.items():
+                for number, task in which.reducing.items():
+                    tasks.append(in_one_block(task, name, tiled[number], found[number], (rows, parts), tiles, large))
+        through = [going_through(which, sweeps, found, parts, state, before) for before in range(2)]
+        body = (passes[0], *combined[""], through[0], passes[1], *combined["_back"], through[1], passes[2])
         blocks = replace(
             loop,
             label=f"{loop.label}, up to {2 * sweeps} iterations in two passes over memory",
@@ -176,24 +193,32 @@ class _Tiler:
         )
         return blocks, loop if loop.enter is None else replace(loop, enter=replace(loop.enter, name=f"{loop.enter.name}_rest"))
 
-    def _found(self, loop: Loop, task: Task, tiles: str, sweeps: int) -> str:
-        """A new array for what the tiles find in each sweep of a block."""
+    def _found(self, loop: Loop, task: Task, shape: tuple[str, str]) -> str:
+        """A new array for what the tiles find in each sweep of a block; ``shape`` are host values."""
         dtype = task.reductions[0].variables[0].dtype
         name = f"_found{len(self._program.temporaries) + len(self.temporaries)}"
         leaf = Leaf(name, f"results of line {task.span.line}", ArrayType(dtype, AXES, "C"))
-        shape = (tiles, self._host(str(sweeps), loop, "sweeps"))
         self.temporaries.append(Temporary(leaf, shape, loop.span))
         return leaf.name
 
-    def _code(self, stencils: Stencils, sweeps: int, others: dict[str, str], left: str) -> TileCode:
-        """What writes a pass, forth."""
+    def _code(
+        self,
+        stencils: Stencils,
+        sweeps: int,
+        others: dict[str, str],
+        left: str,
+        on_cpu: type[TileCode] = TileCode,
+        attempt: Attempt | None = None,
+    ) -> TileCode:
+        """What writes a pass, forth; on the CPU it is an ``on_cpu``."""
         given = (self._program, self._arrays, stencils, sweeps, others, left)
         if self._shared is None:
-            return TileCode(*given, TILE, (HALO,) * AXES)
+            return on_cpu(*given, TILE, (HALO,) * AXES, attempt=attempt)
         halo = stencils.halo(sweeps)
         for extents in (BLOCK_TILE_ALONE, *BLOCK_TILES):
             tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
-            code = BlockCode(*given, tile, halo, rows=BLOCK_ROWS, lanes=BLOCK_LANES, held=BLOCK_HELD)
+            shape = {"rows": BLOCK_ROWS, "lanes": BLOCK_LANES, "held": BLOCK_HELD}
+            code = BlockCode(*given, tile, halo, attempt=attempt, **shape)
             if extents == BLOCK_TILE_ALONE and code.kept <= BLOCK_HELD_ALONE:
                 continue
             if min(tile) > 0 and code.used <= self._shared:
@@ -263,7 +288,7 @@ class _Tiler:
         touched = frozenset().union(*(task.effects.touched for task in tasks))
         others = frozenset(code.others.values())
         touched |= {asked.name}
-        found = frozenset(code.found.values()) if isinstance(code, ConvergingCode) else frozenset()
+        found = frozenset() if code.attempt is None else frozenset(code.attempt.found.values())
         body = code.body()
         for node in walk(body):
             place_at(node, loop.span)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,21 @@ from qgraph.ir.trees import load
 from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import stored_in
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
+from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
 from qgraph.lowering.loops.stencils import AXES, Access, Stage, Stencils
-from qgraph.lowering.loops.tile_codegen import InTile, TileCode, element_type, fixed, in_tile, keys_of, origins, real, region
+from qgraph.lowering.loops.tile_codegen import (
+    InTile,
+    TileCode,
+    element_type,
+    fixed,
+    in_tile,
+    keys_of,
+    only_where,
+    origins,
+    real,
+    region,
+)
 from qgraph.records import dataclass
 from qgraph.source import copied, nodes_of
 
@@ -51,9 +63,13 @@ class RegisterTile:
     lanes: int
 
     @property
-    def _stages(self) -> tuple[Stage, ...]:
+    def _numbers(self) -> tuple[int, ...]:
         """The loops in which a tile far from edges has a part."""
-        return tuple(stage for stage in self._stencils.stages if _everywhere(stage))
+        return tuple(number for number, stage in enumerate(self._stencils.stages) if _everywhere(stage))
+
+    @property
+    def _stages(self) -> tuple[Stage, ...]:
+        return tuple(self._stencils.stages[number] for number in self._numbers)
 
     @property
     def _stencils(self) -> Stencils:
@@ -165,13 +181,15 @@ class RegisterTile:
 
     def names(self) -> dict[str, Function]:
         """The functions that ``body`` calls, one a loop."""
-        functions = map(self._function, self._stages, self._stored())
-        return {_cells_name(number): function for number, function in enumerate(functions)}
+        functions = map(self._function, self._numbers, self._stored())
+        return {_cells_name(number): function for number, function in zip(self._numbers, functions, strict=True)}
 
-    def _function(self, stage: Stage, stored: Mapping[str, set[_Cell]]) -> Function:
-        body: list[ast.stmt] = []
+    def _function(self, loop: int, stored: Mapping[str, set[_Cell]]) -> Function:
+        stage, reduction = self._stencils.stages[loop], self.code.reductions().get(loop)
+        local = "" if reduction is None else reduction.local
+        body = [] if reduction is None else generated(*reduction.identities)
         for cell in self._cells():
-            body += self._cell(stage, cell)
+            body += self._cell(stage, cell, local)
         for name, cells in sorted(stored.items()):
             mine, tile = _mine(name), in_tile(name)
             if self._dtype(name).kind in "fc":
@@ -181,11 +199,13 @@ class RegisterTile:
             stores = (f"{tile}[_at + {self._offset(cell)}] = {mine}[{self._register(cell)}]" for cell in sorted(cells))
             body += generated(*stores)
         arrays = [each for key in keys_of(stage) for each in (_mine(key), in_tile(key))]
+        body += generated(f"return {local}") if local else []
         arguments = ["_at", "_row", "_column", *origins(), *arrays, *self.code.passed(stage)]
-        return make_function(f"{stage.task.name}_cells", arguments, body, {**stage.task.names, **BUILTINS}, stage.task.span)
+        names = {**({} if reduction is None else reduction.own_names), **stage.task.names, **BUILTINS}
+        return make_function(f"{stage.task.name}_cells", arguments, body, names, stage.task.span)
 
-    def _cell(self, stage: Stage, cell: _Cell) -> list[ast.stmt]:
-        """An iteration."""
+    def _cell(self, stage: Stage, cell: _Cell, kept: str) -> list[ast.stmt]:
+        """An iteration. ``kept``: the local in which a reduction combines what the tile owns."""
         body = copied(list(stage.task.body))
         for node, access in zip(_subscripts(body, stage), stage.accesses, strict=True):
             seen = _seen_from(cell, access, stage)
@@ -199,14 +219,25 @@ class RegisterTile:
         statements = [InTile(stage).visit(each) for each in body]
         used = {node.id for node in walk(statements) if isinstance(node, ast.Name)}
         lines = []
-        for along, (place, written) in enumerate(zip(stage.places, _written(stage), strict=True)):
+        for along, (place, written) in enumerate(zip(stage.places, stage.anchor, strict=True)):
             assert place.axis is not None
             variable = stage.task.axes[place.axis].variable
             variable = variable if place.wraps is None else real(along)
             if variable in used:
                 lines.append(f"{variable} = _from{along} + {('_row', '_column')[along]} + {cell[along] - written}")
         own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(AXES))}
+        own -= {kept}
+        statements = only_where(self._owns(cell), statements, kept)
         return [*renamed([*generated(*lines), *statements], {name: f"_cell{self._register(cell)}_{name}" for name in own})]
+
+    def _owns(self, cell: _Cell) -> str:
+        """The code of whether the tile owns a cell: where all or none of a thread's are its own, the same for each."""
+        found = []
+        sizes = zip(("_row", "_column"), cell, (self.rows, self.columns), self.code.halo, self.code.tile, strict=True)
+        for first, at, count, halo, tile in sizes:
+            by = 0 if halo % count == tile % count == 0 else at
+            found.append(f"{halo - by} <= {first} < {halo + tile - by}")
+        return " and ".join(found)
 
     def inside(self) -> str:
         """The code of whether all iterations for all elements of a tile are the loops' own."""
@@ -218,7 +249,7 @@ class RegisterTile:
                 place = stage.places[axis]
                 assert place.axis is not None
                 each = stage.task.axes[place.axis]
-                start, first = ast.unparse(each.start), f"_from{axis} - {_written(stage)[axis]}"
+                start, first = ast.unparse(each.start), f"_from{axis} - {stage.anchor[axis]}"
                 found += [f"{start} <= {first}", f"{first} + {extent} <= {start} + {ast.unparse(each.count)}"]
         for stage in self._stencils.stages:
             beside = []
@@ -248,11 +279,15 @@ class RegisterTile:
         lines.append("_cuda.syncthreads()")
         lines += [f"{_mine(key)}[{self._register(cell)}] = {self._element(key, cell)}" for key in self._kept for cell in cells]
         lines.append(f"for _turn in _range(_sweeps // {self._stencils.period}):")
-        for turn in self._turns():
-            for number, (stage, stands) in enumerate(turn):
+        for iteration, turn in enumerate(self._turns()):
+            for number, (stage, stands) in zip(self._numbers, turn, strict=True):
                 tiles = [each for key in keys_of(stage) for each in (_mine(stands[key]), in_tile(stands[key]))]
                 given = ["_begin", "_row", "_column", *origins(), *tiles, *self.code.passed(stage)]
-                lines += indented([f"{_cells_name(number)}({', '.join(given)})", "_cuda.syncthreads()"])
+                call = f"{_cells_name(number)}({', '.join(given)})"
+                reduction, sweep = self.code.reductions().get(number), f"_turn * {self._stencils.period} + {iteration}"
+                warps = self.code.extents[0] // self.rows
+                kept = [call] if reduction is None else in_warps(number, reduction, call, sweep, self.lanes, warps)
+                lines += indented([*kept, "_cuda.syncthreads()"])
         lines += [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for key in self._kept for cell in cells]
         return [*lines, "_cuda.syncthreads()", *self._store()]
 
@@ -279,33 +314,45 @@ class RegisterTile:
         return lines
 
 
+def of_warps(number: int) -> str:
+    """The array in shared memory of what each warp found in each sweep of a loop with a reduction."""
+    return f"_of_warps{number}"
+
+
+def in_warps(number: int, reduction: ReductionCode, call: str, sweep: str, lanes: int, warps: int) -> list[str]:
+    """Lines that keep there what a warp found in a sweep, of which ``call`` is a thread's part."""
+    place = f"{of_warps(number)}[_assume_u32(({sweep}) * {warps} + _part)]"
+    start = [f"{reduction.local} = {call}", f"_offset = {lanes // 2}"]
+    return [*start, *reduction.in_warp(), "if _lane == 0:", f"    {place} = {reduction.local}"]
+
+
 def runs_together(stage: Stage) -> bool:
-    """Whether loads of several iterations may come before the stores of all: no iteration looks at what it stored."""
-    body, arrays = stage.task.body, stage.arrays
+    """Whether loads of several iterations may come before the stores of all: of what is stored each looks at its own alone."""
+    written = {access.array: access.places for access in stage.accesses if access.writes}
+    return _assigns_alone(stage) and all(written.get(each.array, each.places) == each.places for each in stage.accesses)
+
+
+def _assigns_alone(stage: Stage) -> bool:
+    """Whether an iteration is a few assignments to names and elements of its own."""
+    body = stage.task.body
     nodes = list(operations(body, stage.task.names))
     if len(nodes) > _TOGETHER or has_loops(nodes) or any(isinstance(each, ast.comprehension | ast.Lambda) for each in nodes):
         return False
-
-    def touched(node: ast.AST) -> set[str]:
-        return {arrays[each.id] for each in nodes_of(node) if isinstance(each, ast.Name) and each.id in arrays}
-
-    written: set[str] = set()
     for statement in body:
         match statement:
             case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
                 pass
             case _:
                 return False
-        stores = [each for each in nodes_of(target) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
-        if written & touched(statement) or stores not in ([], [target]):
+        stores = [each for each in nodes_of(statement) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
+        if stores not in ([], [target]):
             return False
-        written |= touched(target)
     return True
 
 
 def _refuse_stage(stage: Stage) -> None:
     line = f"line {stage.task.span.line}"
-    if not runs_together(stage):
+    if not _assigns_alone(stage):
         raise NotInRegisters(f"{line} does more than assign to elements")
     writes = {access.array for access in stage.accesses if access.writes}
     for access in stage.accesses:
@@ -345,15 +392,9 @@ def _subscripts(body: Statements, stage: Stage) -> list[ast.Subscript]:
     ]
 
 
-def _written(stage: Stage) -> Sequence[int]:
-    """How far from the variables of a loop the elements are that it writes."""
-    write = next(access for access in stage.accesses if access.writes)
-    return [place.offset for place in write.places]
-
-
 def _seen_from(cell: _Cell, access: Access, stage: Stage) -> _Cell:
     """The cell of an access in the iteration that writes ``cell``."""
-    row, column = (at + place.offset - by for at, place, by in zip(cell, access.places, _written(stage), strict=True))
+    row, column = (at + place.offset - by for at, place, by in zip(cell, access.places, stage.anchor, strict=True))
     return row, column
 
 

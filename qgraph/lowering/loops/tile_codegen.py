@@ -11,15 +11,36 @@ import numpy as np
 
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
-from qgraph.ir.program import Program
+from qgraph.ir.program import Program, Task
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import call_of, load, parsed
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
+from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, affine, make_function, parameters_of
 from qgraph.lowering.loops.stencils import AXES, NotTiled, Place, Stage, Stencils, taken_apart
 from qgraph.operations import intrinsics
 from qgraph.records import dataclass
 from qgraph.source import copied
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a pass does besides where the loop may end behind any of its sweeps, so that all of it may be undone.
+
+    ``reducing``: the loops with a reduction, by number. ``found``: arrays of what they found, a row for each sweep and a column
+    for each tile. ``across``: the host value of how many tiles there are beside one another. ``when``: the code of whether the
+    pass runs at all. ``empty``: it only copies.
+    """
+
+    reducing: Mapping[int, Task]
+    found: Mapping[int, str]
+    across: str
+    when: str = ""
+    empty: bool = False
+
+    def place(self, number: int, sweep: str) -> str:
+        """The code of what a tile found in a sweep of loop ``number``."""
+        return f"{self.found[number]}[{sweep}, _tile0 * {self.across} + _tile1]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +61,22 @@ class TileCode:
     tile: tuple[int, ...]
     halo: tuple[int, ...]
     back: bool = False
+    attempt: Attempt | None = None
 
     @property
     def note(self) -> str:
         """What the plan says of it."""
-        return self._extent_note
+        return "what the block before this one left, where this one goes beyond the end" if self.copies else self._extent_note
+
+    @property
+    def copies(self) -> bool:
+        """Whether it does no iteration."""
+        return self.attempt is not None and self.attempt.empty
+
+    def reductions(self) -> dict[int, ReductionCode]:
+        """The code of what the loops compute that have a reduction, by number."""
+        reducing = {} if self.attempt is None or self.attempt.empty else self.attempt.reducing
+        return {number: ReductionCode(task, {}) for number, task in reducing.items()}
 
     @property
     def _extent_note(self) -> str:
@@ -61,6 +93,8 @@ class TileCode:
 
     def count(self) -> str:
         """A line that says how many iterations the pass does, ``_sweeps``."""
+        if self.attempt is not None:
+            return f"_sweeps = {0 if self.copies else self.sweeps}"
         period = self.stencils.period
         both = f"{self.turn} // {period}"
         return f"_sweeps = ({both}{'' if self.back else ' + 1'}) // 2 * {period}"
@@ -131,7 +165,12 @@ class TileCode:
             _, new = self.ends(key)
             stored = _copy(new, f"{new}[_i0, _i1] = {in_tile(key)}[_k0, _k1]", "_own", (0,) * AXES)
             lines += self.unless_overwritten(key, stored)
-        return generated(*lines)
+        return self.where_it_runs(generated(*lines))
+
+    def where_it_runs(self, body: Statements) -> Statements:
+        """``body``, of a pass that need not run."""
+        when = "" if self.attempt is None else self.attempt.when
+        return generated(f"if {when}:", "    body", body=body) if when else body
 
     def _iteration(self) -> list[str]:
         """One iteration of the loop, in a tile: the more follow, the farther beyond what it owns."""
@@ -270,6 +309,24 @@ class InTile(ast.NodeTransformer):
             if node.id == variable:
                 return ast.copy_location(ast.Name(real(axis), node.ctx), node)
         return node
+
+
+def only_where(test: str, body: list[ast.stmt], local: str) -> list[ast.stmt]:
+    """``body``, changed in place, that assigns to ``local`` only where ``test`` holds."""
+    return [_OnlyWhere(test, local).visit(each) for each in body] if local else body
+
+
+class _OnlyWhere(ast.NodeTransformer):
+    def __init__(self, test: str, local: str) -> None:
+        self._test = test
+        self._local = local
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """Perhaps one to the local."""
+        if not any(isinstance(target, ast.Name) and target.id == self._local for target in node.targets):
+            return node
+        (chosen,) = generated(f"if {self._test}:", "    node", node=[node])
+        return chosen
 
 
 def sweep_name(number: int) -> str:
