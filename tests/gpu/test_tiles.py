@@ -194,7 +194,7 @@ def test_floats_that_converge_have_the_same_bits(dtype):
 
 
 @pytest.mark.without_bounds_check
-@pytest.mark.parametrize("options", [{"graph": False}, {"conditional": "host"}, {"pdl": False}], ids=str)
+@pytest.mark.parametrize("options", [{"graph": False}, {"conditional": "host"}], ids=str)
 def test_loops_that_converge_are_driven_by_the_host_too(options):
     found = []
     for each in ({"fuse": True, **options}, {}):
