@@ -59,10 +59,28 @@ def fdtd(ez, hx, hy, n):
             ez[i, j] += 0.5 * (hy[i, j] - hy[i - 1, j] - hx[i, j] + hx[i, j - 1])
 
 
-PROGRAMS: dict[str, tuple[Callable[..., None], int]] = {"jacobi": (jacobi, 2), "heat": (heat, 2), "fdtd": (fdtd, 3)}
+def converging(u, v, n):
+    """Five points, until none changes any more, which takes longer than ``n`` iterations."""
+    sweeps = 0
+    change = 1.0
+    while change > 0.0 and sweeps < n:
+        change = 0.0
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = 0.25 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1])
+            change = max(change, abs(v[i, j] - u[i, j]))
+        u, v = v, u
+        sweeps += 1
+
+
+PROGRAMS: dict[str, tuple[Callable[..., None], int]] = {
+    "jacobi": (jacobi, 2),
+    "converging": (converging, 2),
+    "heat": (heat, 2),
+    "fdtd": (fdtd, 3),
+}
 VERSIONS = ("plain", "tiles")
 # Arrays that a sweep at least reads or writes.
-MOVED = {"jacobi": 2, "heat": 2, "fdtd": 6}
+MOVED = {"jacobi": 2, "converging": 2, "heat": 2, "fdtd": 6}
 GPU_COLUMNS = ("plain", "fused", "form", "C plain", "C tiles", "C shape", "GB/s", "copy GB/s")
 
 
@@ -104,11 +122,13 @@ def _on_gpu(quick: bool) -> Answer:
             try:
                 row["copy GB/s"] = round(raw_tiles.copy_rate(n), 1)
                 plain, tiles = raw_tiles.jacobi(n) if program == "jacobi" else ({}, {})
+                tiles = raw_tiles.converging(n, ITERATIONS) if program == "converging" else tiles
             except raw_c.Missing as missing:
                 answer.missing[f"CUDA C, {program}, {n}"] = str(missing)
                 plain, tiles = {}, {}
             if tiles:
-                row |= {"C plain": plain["microseconds"], "C tiles": tiles["microseconds"], "C shape": tiles["shape"]}
+                row |= {"C tiles": tiles["microseconds"], "C shape": tiles["shape"]}
+                row |= {"C plain": plain["microseconds"]} if plain else {}
                 what = f"{program}, {n} x {n}, times what C in tiles takes"
                 answer.targets.append(Target(what, fused / tiles["microseconds"], "<=", WANTED_OF_C, "x"))
             if "copy GB/s" in row and program != "heat" and n >= WANTED_FROM:
@@ -194,8 +214,11 @@ def _draw_bandwidth(record: dict[str, Any], file: Path) -> None:
         axes.plot([row["n"] for row in rows], [row["GB/s"] for row in rows], f"C{number}-", marker="o", label=program)
     copies = {row["n"]: row["copy GB/s"] for row in record["rows"] if "copy GB/s" in row}
     axes.plot([*copies], [*copies.values()], ":", color="#7b8794", linewidth=1.2, label="a copy")
-    tiles = {row["n"]: MOVED["jacobi"] * 4 * row["n"] ** 2 / row["C tiles"] / 1e3 for row in record["rows"] if "C tiles" in row}
-    axes.plot([*tiles], [*tiles.values()], "--", color="#7b8794", marker="s", label="jacobi, CUDA C in tiles")
+    for program, marker in (("jacobi", "s"), ("converging", "^")):
+        rows = [row for row in record["rows"] if row["program"] == program and "C tiles" in row]
+        rates = [MOVED[program] * 4 * row["n"] ** 2 / row["C tiles"] / 1e3 for row in rows]
+        label = f"{program}, CUDA C in tiles"
+        axes.plot([row["n"] for row in rows], rates, "--", color="#7b8794", marker=marker, label=label)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("n, arrays of n x n")
     axes.set_ylabel("GB/s, each array once a sweep")

@@ -231,7 +231,7 @@ class ReductionCode:
         """Lines that combine the locals of all threads of a block; every thread has the result then."""
         locals_ = [variable.local for variable in self._carried]
         # Every lane has the result then: no barrier, and one warp more would not take longer.
-        halves = self.in_warp()
+        halves = ["while _offset > 0:", *indented(self._halves("_offset")), "    _offset >>= 1"]
         return [
             f"_offset = _min(_width, {WARP}) >> 1",
             *halves,
@@ -247,14 +247,14 @@ class ReductionCode:
             *indented(halves),
         ]
 
-    def in_warp(self) -> list[str]:
-        """Lines that combine the locals of twice ``_offset`` neighbouring lanes; each of them has the result then."""
-        return [
-            "while _offset > 0:",
-            *(f"    {local}_b = _across({local}, _offset)" for local, _ in self.locals),
-            *indented(self._combine),
-            "    _offset >>= 1",
-        ]
+    def _halves(self, offset: str) -> list[str]:
+        """Lines that combine the locals of lanes so far apart; both have the result then."""
+        return [*(f"{local}_b = _across({local}, {offset})" for local, _ in self.locals), *self._combine]
+
+    def in_warp(self, lanes: int) -> list[str]:
+        """Lines that combine the locals of so many neighbouring lanes, a power of two; each of them has the result then."""
+        offsets = (lanes >> bit for bit in range(1, lanes.bit_length()))
+        return [line for offset in offsets for line in self._halves(str(offset))]
 
     def in_one_block(self, count: str, part: str) -> Statements:
         """Let one block of threads combine ``count`` results: ``part`` is the code of one, with its number ``_part``."""
@@ -377,6 +377,12 @@ class ReductionCode:
         """The local of the only variable that the iterations combine."""
         (variable,) = self._carried
         return variable.local
+
+    @property
+    def place(self) -> ast.expr | None:
+        """The element that it goes to."""
+        (variable,) = self._carried
+        return variable.element
 
     @property
     def dtype(self) -> str:

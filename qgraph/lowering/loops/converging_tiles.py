@@ -17,7 +17,7 @@ import numpy as np
 from qgraph.ir.artifacts import REDUCTION_BLOCK
 from qgraph.ir.blocks import BlockShape
 from qgraph.ir.functions import Function
-from qgraph.ir.program import Axis, Carried, Effects, Loop, Task, TaskStatement
+from qgraph.ir.program import Axis, Carried, Cast, Effects, Loop, Program, Task, TaskStatement
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, names_in, parsed
 from qgraph.ir.verdicts import Verdict
@@ -26,6 +26,7 @@ from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.repeated_bodies import deciding
 from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage, Stencils
+from qgraph.lowering.loops.sure_floats import assigns_floats, is_float
 from qgraph.lowering.loops.tile_codegen import InTile, TileCode, region, sweep_name
 from qgraph.records import dataclass
 from qgraph.source import copied
@@ -39,12 +40,14 @@ class Tested:
     """The body of a loop that is no counted one.
 
     ``tasks``: its loops, without reductions, and where names change places. ``order``: all that the loop does but that, in
-    order: tasks of one thread, and reductions with their loops, by the number of the loop.
+    order: tasks of one thread, and reductions with their loops, by the number of the loop. ``scalars``: the kernel scalars that
+    reductions compute, by name, with the name of the conversion to it: there a reduction has that name for an element.
     """
 
     loop: Loop
     tasks: tuple[Task, ...]
     order: tuple[tuple[int | None, Task], ...]
+    scalars: Mapping[str, tuple[Slot, str]]
 
     @property
     def reducing(self) -> dict[int, Task]:
@@ -63,12 +66,24 @@ class Tested:
 
     @property
     def elements(self) -> tuple[ast.Subscript, ...]:
-        """What reductions go to."""
+        """The elements that reductions compute."""
         elements = (_variable(task).element for task in self.reducing.values())
-        return tuple(element for element in elements if element is not None)
+        return tuple(element for element in elements if isinstance(element, ast.Subscript))
+
+    @property
+    def carried(self) -> frozenset[str]:
+        """The names of numbers that are read before an iteration assigns to them: what the one before it left."""
+        # The loop as written begins with a test where it was one that is tested first.
+        read = {name for name, _ in self.loop.condition.scalars} if self.loop.test_first else set[str]()
+        assigned = set[str]()
+        for _, task in self.order:
+            places = {ast.unparse(_variable(task).element)} & self.scalars.keys() if task.reductions else set[str]()
+            read |= ({name for name, _ in task.scalars} | places) - assigned
+            assigned |= {name for name, _ in task.results} | places
+        return frozenset(read | ({name for name, _ in self.loop.condition.scalars} - assigned))
 
 
-def tested(loop: Loop) -> Tested:
+def tested(loop: Loop, program: Program) -> Tested:
     """The body of ``loop``, whose tests and numbers one thread can do for a block of sweeps.
 
     Raises:
@@ -79,6 +94,7 @@ def tested(loop: Loop) -> Tested:
     written = [task for each in loop.body if isinstance(each, TaskStatement) for task in each.task.written]
     tasks: list[Task] = []
     order: list[tuple[int | None, Task]] = []
+    scalars: dict[str, tuple[Slot, str]] = {}
     number = 0
     for task in written:
         if task.moves:
@@ -87,10 +103,10 @@ def tested(loop: Loop) -> Tested:
             order.append((None, task))
             tasks += [replace(task, moves=task.trades)] if task.trades else []
         else:
-            tasks.append(_without_reduction(task) if task.reductions else task)
-            order += [(number, task)] if task.reductions else []
+            tasks.append(_without_reduction(task, program) if task.reductions else task)
+            order += [(number, _into_name(task, program, scalars))] if task.reductions else []
             number += 1
-    found = Tested(loop, tuple(tasks), tuple(order))
+    found = Tested(loop, tuple(tasks), tuple(order), scalars)
     if not number:
         raise NotTiled("there is no loop in it")
     if not found.reducing:
@@ -103,23 +119,38 @@ def _variable(task: Task) -> Carried:
     return task.reductions[0].variables[0]
 
 
-def _without_reduction(task: Task) -> Task:
+def _without_reduction(task: Task, program: Program) -> Task:
     """A loop for what it does to arrays."""
     line = f"line {task.span.line}"
     (reduction, *more) = task.reductions
     variable = _variable(task)
     if more or reduction.at is not None or len(reduction.variables) > 1:
         raise NotTiled(f"{line} has more than one reduction, or one with a place")
-    if not isinstance(variable.element, ast.Subscript):
-        raise NotTiled(f"the reduction of {line} is a kernel scalar; one into an element of an array can be tested in tiles")
-    whole = np.dtype(variable.dtype).kind in "iub"
-    if reduction.operator not in (*_EXTREMES, *(_OF_INTEGERS if whole else ())):
-        raise NotTiled(f"`{reduction.operator}` of {variable.dtype} in {line} depends on the order of the iterations")
-    array = _array_of(variable.element)
-    if array in frozenset().union(*map(names_in, task.body)):
-        raise NotTiled(f"{line} looks at `{array}` besides")
-    effects = Effects(task.effects.reads - {array}, task.effects.writes - {array})
+    slot, sums = variable.slot, reduction.operator == "+"
+    if slot is not None and not (is_float(slot, program) if sums else assigns_floats(task, slot, program)):
+        raise NotTiled(
+            f"the reduction of {line} is a kernel scalar whose type is not known here, but that of an element would be"
+        )
+    dtype = variable.dtype if slot is None else program.float_type
+    whole = np.dtype(dtype).kind in "iub"
+    if reduction.operator not in (*_EXTREMES, "+", *(_OF_INTEGERS if whole else ())):
+        raise NotTiled(f"`{reduction.operator}` of {dtype} in {line} depends on the order of the iterations")
+    place = slot.name if slot is not None else _array_of(variable.element)
+    if place in frozenset().union(*map(names_in, task.body)):
+        raise NotTiled(f"{line} looks at `{place}` besides")
+    effects = Effects(task.effects.reads - {place}, task.effects.writes - {place})
     return replace(task, reductions=(), ticket=None, effects=effects)
+
+
+def _into_name(task: Task, program: Program, scalars: dict[str, tuple[Slot, str]]) -> Task:
+    """A loop with a reduction, into a name where it is a kernel scalar, of which ``scalars`` are told."""
+    slot = _variable(task).slot
+    if slot is None:
+        return task
+    conversion = next(name for name, value in task.names.items() if isinstance(value, Cast) and value.slot == slot)
+    scalars[slot.name] = slot, conversion
+    variable = replace(_variable(task), slot=None, element=load(slot.name), dtype=program.float_type)
+    return replace(task, reductions=(replace(task.reductions[0], variables=(variable,)),))
 
 
 def has_loops_alone(loop: Loop) -> bool:
@@ -172,7 +203,7 @@ def _refuse(found: Tested) -> None:
     condition = found.loop.condition
     written = frozenset().union(*(task.effects.writes for task in found.loops))
     numbers = (task.effects.writes - _traded(task) for task in found.serial)
-    moving = condition.effects.writes.union(arrays, *numbers)
+    moving = condition.effects.writes.union(arrays, found.scalars, *numbers)
     for task in (*found.serial, condition):
         if task.effects.touched & written:
             raise NotTiled(f"line {task.span.line} looks at arrays that the loops write")
@@ -180,8 +211,9 @@ def _refuse(found: Tested) -> None:
         if task.effects.touched & moving:
             raise NotTiled(f"line {task.span.line} looks at what changes from one iteration to the next")
     names: dict[str, object] = {}
+    own = [(name, slot) for name, (slot, _) in found.scalars.items()]
     for task in (*found.serial, condition):
-        for name, thing in (*task.names.items(), *task.scalars, *task.results):
+        for name, thing in (*task.names.items(), *task.scalars, *task.results, *own):
             if names.setdefault(name, thing) != thing:
                 raise NotTiled(f"`{name}` stands for two things")
 
@@ -299,9 +331,14 @@ def going_through(which: Tested, sweeps: int, found: Mapping[int, str], parts: s
         reductions = ReductionCode(task, {})
         steps += generated(*reductions.of_parts(parts, f"{found[number]}[_sweep, _part]"))
         names |= reductions.own_names
+        if (name := ast.unparse(reductions.place)) in which.scalars:
+            conversion = which.scalars[name][1]
+            steps += generated(f"{name} = {conversion}({name})")
+            names[conversion] = task.names[conversion]
     results = dict(pair for task in which.serial for pair in task.results)
+    results |= {name: slot for name, (slot, _) in which.scalars.items()}
     scalars = dict(pair for task in (*which.serial, condition) for pair in task.scalars) | results
-    kept = [*results, *dict.fromkeys(map(ast.unparse, which.elements))]
+    kept = [*(name for name in results if name in which.carried), *dict.fromkeys(map(ast.unparse, which.elements))]
     # All names of arrays stand for what they stood for before, behind a block of sweeps.
     same = dict.fromkeys(f"{SLOTS.name}[{slot.index}]" for task in which.serial for slot, _ in task.trades)
     first = copied(list(condition.body[:-1]))

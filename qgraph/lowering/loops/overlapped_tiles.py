@@ -153,7 +153,7 @@ class _Tiler:
 
     def _converging(self, loop: Loop) -> tuple[Statement, ...]:
         """A loop that ends by what its loops compute: blocks of sweeps while it goes on behind all of them, then the loop."""
-        which = tested(loop)
+        which = tested(loop, self._program)
         stencils = stencils_in(which.tasks, loop.condition.effects.writes, self._program, self._arrays)
         over_both_axes(which, stencils)
         sweeps = self._sweeps(stencils)

@@ -190,6 +190,8 @@ class RegisterTile:
         body = [] if reduction is None else generated(*reduction.identities)
         for cell in self._cells():
             body += self._cell(stage, cell, local)
+        if reduction is not None and self._all_owned:
+            body += generated(f"if not ({self._all_owned}):", *indented(reduction.identities))
         for name, cells in sorted(stored.items()):
             mine, tile = _mine(name), in_tile(name)
             if self._dtype(name).kind in "fc":
@@ -227,17 +229,19 @@ class RegisterTile:
                 lines.append(f"{variable} = _from{along} + {('_row', '_column')[along]} + {cell[along] - written}")
         own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(AXES))}
         own -= {kept}
-        statements = only_where(self._owns(cell), statements, kept)
+        if not self._all_owned:
+            sizes = zip(("_row", "_column"), cell, self.code.halo, self.code.tile, strict=True)
+            owned = (f"{halo - by} <= {first} < {halo + tile - by}" for first, by, halo, tile in sizes)
+            statements = only_where(" and ".join(owned), statements, kept)
         return [*renamed([*generated(*lines), *statements], {name: f"_cell{self._register(cell)}_{name}" for name in own})]
 
-    def _owns(self, cell: _Cell) -> str:
-        """The code of whether the tile owns a cell: where all or none of a thread's are its own, the same for each."""
-        found = []
-        sizes = zip(("_row", "_column"), cell, (self.rows, self.columns), self.code.halo, self.code.tile, strict=True)
-        for first, at, count, halo, tile in sizes:
-            by = 0 if halo % count == tile % count == 0 else at
-            found.append(f"{halo - by} <= {first} < {halo + tile - by}")
-        return " and ".join(found)
+    @property
+    def _all_owned(self) -> str:
+        """The code of whether the tile owns what a thread does, where that is all or nothing of it; else empty."""
+        sizes = [*zip(("_row", "_column"), (self.rows, self.columns), self.code.halo, self.code.tile, strict=True)]
+        if any(halo % count or tile % count for _, count, halo, tile in sizes):
+            return ""
+        return " and ".join(f"{halo} <= {first} < {halo + tile}" for first, _, halo, tile in sizes)
 
     def inside(self) -> str:
         """The code of whether all iterations for all elements of a tile are the loops' own."""
@@ -322,8 +326,7 @@ def of_warps(number: int) -> str:
 def in_warps(number: int, reduction: ReductionCode, call: str, sweep: str, lanes: int, warps: int) -> list[str]:
     """Lines that keep there what a warp found in a sweep, of which ``call`` is a thread's part."""
     place = f"{of_warps(number)}[_assume_u32(({sweep}) * {warps} + _part)]"
-    start = [f"{reduction.local} = {call}", f"_offset = {lanes // 2}"]
-    return [*start, *reduction.in_warp(), "if _lane == 0:", f"    {place} = {reduction.local}"]
+    return [f"{reduction.local} = {call}", *reduction.in_warp(lanes), "if _lane == 0:", f"    {place} = {reduction.local}"]
 
 
 def runs_together(stage: Stage) -> bool:

@@ -363,15 +363,17 @@ def _relative(access: Access, common: Sequence[Place]) -> Access:
 
 
 def _overwrites(stage: Stage, array: str) -> bool:
-    """Whether each iteration writes an element of an array of its own, and none looks at one."""
+    """Whether each iteration writes an element of an array of its own, and none looks at one before."""
     body = stage.task.body
     plain = all(isinstance(each, ast.Assign | ast.AugAssign) for each in body)
     if not plain or any(place.axis is None for place in stage.places):
         return False
-    if any(access.array == array and not access.writes for access in stage.accesses):
+    accesses = [access for access in stage.accesses if access.array == array]
+    write = next((access for access in accesses if access.writes), None)
+    if write is None or any(access.places != write.places for access in accesses):
         return False
     first = next(each for each in body if any(stage.arrays.get(name) == array for name in names_in(each)))
-    return isinstance(first, ast.Assign)
+    return isinstance(first, ast.Assign) and not any(stage.arrays.get(name) == array for name in names_in(first.value))
 
 
 # --- halos ------------------------------------------------------------------------------------------------------------------

@@ -312,8 +312,8 @@ class InTile(ast.NodeTransformer):
 
 
 def only_where(test: str, body: list[ast.stmt], local: str) -> list[ast.stmt]:
-    """``body``, changed in place, that assigns to ``local`` only where ``test`` holds."""
-    return [_OnlyWhere(test, local).visit(each) for each in body] if local else body
+    """``body``, changed in place, that assigns to ``local`` only where ``test`` holds: a choice of values, and no branch."""
+    return _OnlyWhere(test, local).visit(ast.Module(body, [])).body if local else body
 
 
 class _OnlyWhere(ast.NodeTransformer):
@@ -321,12 +321,13 @@ class _OnlyWhere(ast.NodeTransformer):
         self._test = test
         self._local = local
 
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         """Perhaps one to the local."""
-        if not any(isinstance(target, ast.Name) and target.id == self._local for target in node.targets):
-            return node
-        (chosen,) = generated(f"if {self._test}:", "    node", node=[node])
-        return chosen
+        match node:
+            case ast.Assign(targets=[ast.Name(id=self._local)]):
+                node.targets = [ast.Name("_then", ast.Store())]
+                return [node, *generated(f"{self._local} = _then if {self._test} else {self._local}")]
+        return [node]
 
 
 def sweep_name(number: int) -> str:
