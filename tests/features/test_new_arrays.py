@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,20 @@ def small_one_bound_again(x: Any, n: int) -> Any:
 
 def test_one_of_a_constant_shape_is_bound_again(check: Any) -> None:
     check(small_one_bound_again, lambda: (np.arange(-1.0, 3), 3))
+
+
+def with_functions_of_math(x: Any, y: Any) -> Any:
+    root = math.sqrt(x.shape[0])
+    total = 0.0
+    for i in range(y.shape[0]):
+        total += y[i]
+    near = x * math.floor(2.5) + math.hypot(root, x.shape[0])
+    return x / math.sqrt(x.shape[0]), y * root, near, np.arange(3) * math.gcd(4, 6), y - math.exp(total)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_pythons_functions_give_pythons_numbers(check: Any, dtype: str) -> None:
+    check(with_functions_of_math, lambda: (np.arange(4, dtype=dtype), np.linspace(-1, 0, 3, dtype=dtype)))
 
 
 def of_the_last_turn(x: Any, n: int) -> Any:
