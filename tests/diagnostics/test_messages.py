@@ -1899,6 +1899,24 @@ def names_reduce_of_functools():
     return kernel, (floats(),)
 
 
+@bad(TYPES)
+def a_new_vector_at_kernel_level():
+    def kernel(x, v):
+        w = 2 * v
+        for i in range(x.shape[0]):
+            x[i] = w[0]
+
+    return kernel, (floats(), qgraph.vec(1.0, 2.0))
+
+
+@bad(SYNTAX)
+def different_elements_at_kernel_level():
+    def kernel(x):
+        x[0] = len(np.unique(x))
+
+    return kernel, (floats(),)
+
+
 @bad(SYNTAX)
 def a_reversed_range():
     def kernel(x):
