@@ -251,6 +251,15 @@ def test_pythons_functions_give_pythons_numbers(check: Any, dtype: str) -> None:
     check(with_functions_of_math, lambda: (np.arange(4, dtype=dtype), np.linspace(-1, 0, 3, dtype=dtype)))
 
 
+def of_numbers_that_wrap(x: Any, y: Any) -> Any:
+    y[:] = np.where(x > 1, -1, x)
+    return np.where(x > 1, x, 300), y
+
+
+def test_where_wraps_integers(check: Any) -> None:
+    check(of_numbers_that_wrap, lambda: (np.arange(4, dtype=np.uint8), np.zeros(4, np.int64)))
+
+
 def of_the_last_turn(x: Any, n: int) -> Any:
     t, u, done = np.zeros(x.shape[0]), np.ones(x.shape[0]), 0
     for k in qgraph.serial(range(n)):
