@@ -1899,6 +1899,61 @@ def names_reduce_of_functools():
     return kernel, (floats(),)
 
 
+@bad(TYPES)
+def a_new_vector_at_kernel_level():
+    def kernel(x, v):
+        w = 2 * v
+        for i in range(x.shape[0]):
+            x[i] = w[0]
+
+    return kernel, (floats(), qgraph.vec(1.0, 2.0))
+
+
+@bad(SYNTAX)
+def different_elements_at_kernel_level():
+    def kernel(x):
+        x[0] = len(np.unique(x))
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_reversed_range():
+    def kernel(x):
+        for i in qgraph.serial(reversed(range(1, x.shape[0]))):
+            x[i] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_reversed_row_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            for j in reversed(x):
+                x[i] += j
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_matrix_and_a_method_of_vectors():
+    def kernel(x):
+        y = x.dot(x[0])
+        x[0] = y
+
+    return kernel, (np.ones((2, 2)),)
+
+
+@bad(SYNTAX)
+def an_element_of_a_tuple_that_varies():
+    def kernel(x):
+        for i in range(2):
+            x[0][i] = x[i][0]
+
+    return kernel, ((floats(), floats()),)
+
+
 @bad(SYNTAX)
 def names_a_keyword_that_round_has_not():
     def kernel(x):

@@ -884,6 +884,37 @@ def test_they_need_no_memory(kernel) -> None:
     assert "in registers" not in str(apart)
 
 
+def reacting(u, v):
+    """The product needs no memory, so the loops as written cannot run in tiles, where each of them reads arrays."""
+    for _ in qgraph.serial(range(v.shape[0])):
+        product = u * v
+        around = np.zeros_like(u)
+        around[1:-1, 1:-1] = u[:-2, 1:-1] + u[2:, 1:-1]
+        u += 0.1 * around - product
+        v += product
+
+
+def reacting_until(u, v):
+    change = np.ones(1)
+    while change[0] > 0.5:
+        change[0] = 0.0
+        product = u * v
+        around = np.zeros_like(u)
+        around[1:-1, 1:-1] = u[:-2, 1:-1] + u[2:, 1:-1]
+        u += 0.1 * around - product
+        for i, j in qgraph.ndrange(u.shape[0], u.shape[1]):
+            change[0] = max(change[0], around[i, j] / (1 + v[i, j] * v[i, j]))
+        v += 1.0
+
+
+@pytest.mark.parametrize("kernel", [reacting, reacting_until])
+@pytest.mark.parametrize("shape", [(6, 7), (1, 1)])
+def test_loops_with_numbers_for_arrays_are_not_in_tiles(check, kernel, shape) -> None:
+    check(kernel, lambda: (np.full(shape, 0.25), np.full(shape, 0.5)), fuse=True)
+    plan = qgraph.kernel(fuse=True, backend="cpu")(kernel).plan(np.ones(shape), np.ones(shape))
+    assert "in registers: `u * v`" in str(plan)
+
+
 def read_by_another(x, y):
     left = x * 2.0
     y[:] = left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def older_one(x: Any, steps: int) -> Any:
 
 @pytest.mark.parametrize(("function", "args"), [(every_iteration_a_new_one, (3,)), (in_a_branch, ()), (older_one, (3,))])
 def test_what_only_the_device_can_follow_is_refused(function: Any, args: tuple[Any, ...]) -> None:
-    with pytest.raises(qgraph.KernelSyntaxError, match="are not the same arrays in another order"):
+    with pytest.raises(qgraph.KernelSyntaxError, match="are not the same arrays in another order|are names of the same array"):
         qgraph.kernel(function).plan(np.ones(3), *args)
 
 
@@ -234,6 +235,61 @@ def small_one_bound_again(x: Any, n: int) -> Any:
 
 def test_one_of_a_constant_shape_is_bound_again(check: Any) -> None:
     check(small_one_bound_again, lambda: (np.arange(-1.0, 3), 3))
+
+
+def with_functions_of_math(x: Any, y: Any) -> Any:
+    root = math.sqrt(x.shape[0])
+    total = 0.0
+    for i in range(y.shape[0]):
+        total += y[i]
+    near = x * math.floor(2.5) + math.hypot(root, x.shape[0])
+    return x / math.sqrt(x.shape[0]), y * root, near, np.arange(3) * math.gcd(4, 6), y - math.exp(total)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_pythons_functions_give_pythons_numbers(check: Any, dtype: str) -> None:
+    check(with_functions_of_math, lambda: (np.arange(4, dtype=dtype), np.linspace(-1, 0, 3, dtype=dtype)))
+
+
+def of_numbers_that_wrap(x: Any, y: Any) -> Any:
+    y[:] = np.where(x > 1, -1, x)
+    return np.where(x > 1, x, 300), y
+
+
+def test_where_wraps_integers(check: Any) -> None:
+    check(of_numbers_that_wrap, lambda: (np.arange(4, dtype=np.uint8), np.zeros(4, np.int64)))
+
+
+def of_the_last_turn(x: Any, n: int) -> Any:
+    t, u, done = np.zeros(x.shape[0]), np.ones(x.shape[0]), 0
+    for k in qgraph.serial(range(n)):
+        t = x * k
+        u = t + 1
+        x += 1
+    p = t * u
+    while True:
+        t = x * done
+        done += 1
+        if t[1] > 4:
+            break
+        x += t
+    return p, t, u, done
+
+
+def in_other_shapes(x: Any, n: int) -> Any:
+    for _ in qgraph.serial(range(n)):
+        t = x[1:] - x[:-1]
+        x[1:] += t
+        for _ in qgraph.serial(range(2)):
+            t = x * 2
+            x += t
+    return x
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("function", [of_the_last_turn, in_other_shapes])
+def test_the_array_of_the_last_turn(check: Any, function: Any, n: int) -> None:
+    check(function, lambda: (np.arange(4.0), n))
 
 
 def kept_in_some_turns(x: Any, when: Any) -> Any:

@@ -579,3 +579,17 @@ def test_a_variable_is_that_of_two_unrolled_loops(rig):
 def test_static_means_its_argument_in_plain_python():
     assert qgraph.static(5) == 5
     assert list(qgraph.static(range(3))) == [0, 1, 2]
+
+
+LAST = 2
+
+
+def indices_that_are_computed(fine, coarse):
+    for k in qgraph.static(range(2)):
+        fine[k + 1][1:] += fine[k][:-1]
+        for i in range(coarse[k].shape[0]):
+            coarse[k][i] = fine[LAST - k][i] + coarse[-k][i] + fine[2 * k - len(fine)][i]
+
+
+def test_elements_of_tuples_by_indices_that_are_computed(check) -> None:
+    check(indices_that_are_computed, lambda: (tuple(np.arange(4.0) + k for k in range(3)), (np.ones(3), np.ones(2))))

@@ -70,6 +70,37 @@ def test_own_elements_are_independent(rig):
     assert "assumed" not in str(plan)
 
 
+def unpacked_rows(pairs, planes, x):
+    for i in range(pairs.shape[0]):
+        position, velocity = pairs[i]
+        position += velocity
+        x[i] = position
+    for i in range(planes.shape[0]):
+        first, second = planes[i]
+        first += second
+        second[0] = first[1]
+
+
+def test_parts_of_rows_are_independent(rig):
+    def args():
+        return np.arange(6.0).reshape(3, 2), np.arange(12.0).reshape(3, 2, 2), np.zeros(3)
+
+    kernel = rig.check(unpacked_rows, args)
+    assert [task.verdict.kind for task in loops_of(kernel.plan(*args()))] == ["independent"] * 2
+
+
+def unpacked_neighbours(planes):
+    for i in range(1, planes.shape[0]):
+        _, before = planes[i - 1]
+        _, here = planes[i]
+        here += before[0]
+
+
+def test_parts_of_neighbouring_rows_are_not(rig):
+    with pytest.raises(qgraph.DataRaceError, match="`here`"):
+        rig.kernel(unpacked_neighbours)(rig.device(np.arange(12.0).reshape(3, 2, 2)))
+
+
 def strided(x, y):
     for i in range(0, x.shape[0] - 1, 2):
         x[i + 1] = x[i]

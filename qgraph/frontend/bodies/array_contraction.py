@@ -81,7 +81,8 @@ def _in_registers(unit: ProgramBuilder, task: Task, uses: Counter[str]) -> Task:
 def _with_body(unit: ProgramBuilder, task: Task, body: list[ast.stmt], held: Set[str], casts: Mapping[str, Cast]) -> Task:
     """A loop with another body, in which the arrays ``held`` are numbers, and ``casts`` convert to their types."""
     kept = {name: sections for name, sections in task.sections.items() if name not in held}
-    joined = tuple(_without(unit, loop, held) for loop in task.joined)
+    # The loops as written still touch them.
+    joined = tuple(replace(loop, note=_noted(unit, loop, held)) for loop in task.joined)
     names = {**task.names, **casts}
     task = replace(_without(unit, task, held), body=tuple(body), names=names, sections=kept, joined=joined)
     unit.judged[task.name] = replace(unit.judged[task.name], body=body, names=names)
@@ -292,12 +293,15 @@ def _touches(arrays: Set[str], body: Iterable[ast.AST]) -> dict[str, list[_Touch
 
 def _without(unit: ProgramBuilder, task: Task, names: Set[str]) -> Task:
     """A loop that has what these arrays hold in registers, and says so, but for several at once: those tell it one by one."""
+    effects = Effects(task.effects.reads - names, task.effects.writes - names)
+    return replace(task, effects=effects, note=task.note if task.joined else _noted(unit, task, names))
+
+
+def _noted(unit: ProgramBuilder, task: Task, names: Set[str]) -> str:
+    """What a loop says that fills some of these arrays in registers."""
     filled = sorted(f"`{unit.leaves[name].path}`" for name in names & task.effects.writes)
     notes = [task.note] if task.note else []
-    if filled and not task.joined:
-        notes.append(f"in registers: {', '.join(filled)}")
-    effects = Effects(task.effects.reads - names, task.effects.writes - names)
-    return replace(task, effects=effects, note="; ".join(notes))
+    return "; ".join([*notes, f"in registers: {', '.join(filled)}"] if filled else notes)
 
 
 class Registers(ast.NodeTransformer):

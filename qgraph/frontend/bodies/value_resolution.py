@@ -220,9 +220,10 @@ class ValueResolution(ast.NodeTransformer):
             raise self._scope.error(bound.reason, node, bound.hint)
         text = as_written(node)
         words = {StructRef: "a tuple or dataclass", RangeRef: "a range", BoundFunc: "a method"}[type(bound)]
-        raise self._scope.error(
-            f"`{text}` is {words}, and cannot be used as a value here", node, "use its fields, or pass it to a @qgraph.func"
-        )
+        hint = "use its fields, or pass it to a @qgraph.func"
+        if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple) and text.isidentifier():
+            hint += f"; an index is known at compile time, as `k` is in `for k in qgraph.static(range({len(bound.children)}))`"
+        raise self._scope.error(f"`{text}` is {words}, and cannot be used as a value here", node, hint)
 
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""

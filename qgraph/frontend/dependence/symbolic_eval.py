@@ -192,6 +192,9 @@ class Evaluator:
             case ast.Tuple() | ast.List():
                 parts = value.items
                 starred = any(isinstance(item, ast.Starred) for item in target.elts)
+                if parts is None and value.views:
+                    rows = [[Index(Poly.const(k))] for k in range(len(target.elts))]
+                    parts = tuple(of_views(selected(view, row, self.is_natural) for view in value.views) for row in rows)
                 if starred or parts is None or len(parts) != len(target.elts):
                     parts = (vague([value]),) * len(target.elts)
                 for item, part in zip(target.elts, parts, strict=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -143,6 +145,8 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
         return function(*(None if is_none(each) else _sample(scope, each, numbers) for each in node.args))
     if function is len and numbers is not None:
         return 1
+    if isinstance(function, BuiltinFunctionType) and function.__module__ == math.__name__:
+        return of_math(function, [_sample(scope, each, numbers) for each in node.args])
     if function is min or function is max:
         # Python's give one of their operands as it is.
         samples = [_sample(scope, argument, numbers) for argument in node.args]
@@ -152,6 +156,20 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
         case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
             return getattr(_sample(scope, array, numbers), attr)()
     raise _UnknownError
+
+
+def of_math(function: Callable[..., Any], samples: Sequence[Any]) -> Any:
+    """A number of Python's like what a function of ``math`` gives for numbers.
+
+    Raises:
+        ValueError: it gives no number, or none for such numbers.
+    """
+    if any(isinstance(each, np.ndarray) for each in samples):
+        raise ValueError
+    found = function(*samples)
+    if not isinstance(found, (bool, int, float)):
+        raise ValueError
+    return found
 
 
 def _converts_or_reduces(function: object) -> bool:

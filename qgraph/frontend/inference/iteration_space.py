@@ -8,6 +8,7 @@ from qgraph import language
 from qgraph.errors import ArgumentError, KernelTypeError
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
+from qgraph.frontend.names.foreign_calls import refused_reversed
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import Fault
@@ -61,6 +62,8 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
         return None
     if bound.value in (range, language.ndrange):
         return LoopCall(node, None, scope)
+    if bound.value is reversed:
+        raise refused_reversed(scope, node)
     if bound.value in _LOOP_WORDS:
         inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
         if inner is None and len(node.args) == 1 and _goes_over_arrays(scope, node.args[0]):

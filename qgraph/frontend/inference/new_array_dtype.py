@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterable
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
 
 from qgraph.captured_state import numba_function
-from qgraph.frontend.inference.array_dtypes import element_type, number_like
+from qgraph.frontend.inference.array_dtypes import element_type, number_like, of_math
 from qgraph.frontend.names.bindings import Binding, HostExpr, ScalarRef
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -80,8 +82,17 @@ def _of_host(unit: ProgramBuilder, node: ast.expr) -> Any:
         case ast.Name(id=name) if name in unit.leaves and isinstance(type_ := unit.leaves[name].type, ScalarType):
             number = np.ones((), type_.dtype)[()]
             return number.item() if type_.weak else number
-        case ast.Call(func=ast.Name(id=name)) if unit.host_names.get(name) in (int, len):
-            return 1
+        case ast.Call(func=ast.Name(id=name), args=args):
+            function = unit.host_names.get(name)
+            if function is int or function is len:
+                return 1
+            given = [_of_host(unit, each) for each in args]
+            if not isinstance(function, BuiltinFunctionType) or function.__module__ != math.__name__ or None in given:
+                return None
+            try:
+                return of_math(function, given)
+            except (TypeError, ValueError, ArithmeticError):
+                return None
         case ast.BinOp(left=left, op=op, right=right):
             one, other = _of_host(unit, left), _of_host(unit, right)
             if one is None or other is None:

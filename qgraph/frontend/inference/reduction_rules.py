@@ -49,9 +49,10 @@ def operands_of_reduction(scope: Scope, node: ast.expr, kind: str) -> list[ast.e
             f"`{as_written(node)}` has arguments that are not supported", node, f"`{as_written(node.func)}` takes {takes}"
         )
     if wanted == 2 and [rank(scope, operand) for operand in operands] != [1, 1]:
-        raise scope.error(
-            f"`{as_written(node)}` is no product of two vectors", node, unsupported_functions.instead(node, np.dot)
-        )
+        hint = unsupported_functions.instead(node, np.dot)
+        if base and all(rank(scope, operand) for operand in operands):
+            hint = f"write `{' @ '.join(map(as_written, operands))}`, at kernel level, of vectors and matrices"
+        raise scope.error(f"`{as_written(node)}` is no product of two vectors", node, hint)
     return operands
 
 

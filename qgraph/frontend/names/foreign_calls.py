@@ -14,6 +14,7 @@ from types import FunctionType
 import numpy as np
 
 from qgraph import language
+from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, is_random
 from qgraph.ir.trees import is_none
 from qgraph.nodes.registry import statement_of_word
@@ -52,6 +53,8 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
             node,
             "write what it computes with operators, or with other functions of math and NumPy",
         )
+    if callee is reversed:
+        raise refused_reversed(scope, node)
     if callee is functools.reduce:
         raise scope.error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
     if hasattr(callee, "__qgraph_kernel__"):
@@ -64,6 +67,18 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
             node,
             "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
         )
+
+
+def refused_reversed(scope: Scope, node: ast.Call) -> KernelSyntaxError:
+    """The error for a call of ``reversed``, with the range that its own is from the end."""
+    match node.args:
+        case [ast.Call(func=ast.Name("range"), args=[stop])]:
+            hint = f"write `range({as_written(stop)} - 1, -1, -1)`"
+        case [ast.Call(func=ast.Name("range"), args=[start, stop])]:
+            hint = f"write `range({as_written(stop)} - 1, {as_written(start)} - 1, -1)`"
+        case _:
+            hint = "write a range from its end, `range(n - 1, -1, -1)`; an array is turned around by `x[::-1]`"
+    return scope.error(f"`{as_written(node)}` is no range, and no array", node, hint)
 
 
 def _refuse_words(scope: Scope, callee: object, node: ast.Call, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import name_read, needed_before, preorder
@@ -133,6 +133,23 @@ class Frame:
             return True
         return name in needed_before([each for each in self._body if each.lineno > end], [name])
 
+    def needed_after(self, name: str, node: ast.stmt) -> bool:
+        """Whether something may read what ``name`` means behind ``node`` before it is assigned anew."""
+        start, end = node.lineno, node.end_lineno or node.lineno
+        block: Sequence[ast.stmt] = self._body
+        while block:
+            behind = [each for each in block if each.lineno > end]
+            around = next((each for each in block if each.lineno < start and end <= (each.end_lineno or 0)), None)
+            if isinstance(around, ast.For | ast.While):
+                again = [ast.Expr(around.iter if isinstance(around, ast.For) else around.test), *around.body]
+                if name in needed_before(again, [name]) or name in needed_before(around.orelse, [name]):
+                    return True
+            if name in needed_before(behind, [name]):
+                return True
+            blocks = [] if around is None else _blocks(around)
+            block = next((each for each in blocks if each[0].lineno <= start and end <= (each[-1].end_lineno or 0)), ())
+        return False
+
     def is_private(self, name: str, node: ast.AST) -> bool:
         """Whether ``name``, no parameter, is used nowhere but in the statement ``node``: nobody else sees its value."""
         return not name.startswith(ADDED) and occurrences([node])[name] == self._uses[name]
@@ -147,6 +164,13 @@ class Frame:
             slot = self.unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
             self._scalars[name] = ScalarRef(slot.name, slot)
         return self._scalars[name]
+
+
+def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """The statements in a loop or branch, apart where one of them alone runs, or one after another."""
+    cases = statement.cases if isinstance(statement, ast.Match) else ()
+    found = [getattr(statement, "body", []), getattr(statement, "orelse", []), *(case.body for case in cases)]
+    return [block for block in found if block]
 
 
 def _read_outside_their_loops(statements: Iterable[ast.AST], own: frozenset[str] = frozenset()) -> set[str]:

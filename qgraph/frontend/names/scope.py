@@ -346,10 +346,7 @@ class Scope:
                 )
 
     def _item(self, cls: type, children: Sequence[Binding], node: ast.Subscript) -> Binding | None:
-        index = constant_of(node.slice)
-        if index is None:
-            bound = self.static(node.slice)
-            index = bound.value if isinstance(bound, Value) and type(bound.value) is int else None
+        index = self._index(node.slice)
         if index is None:
             return None
         if not issubclass(cls, tuple):
@@ -365,6 +362,23 @@ class Scope:
                 "count from 0, or from -1 for the last one",
             )
         return children[index]
+
+    def _index(self, node: ast.expr) -> int | None:
+        """An integer that is written, or known at compile time, or a sum, difference or product of such."""
+        index = constant_of(node)
+        if index is not None:
+            return index
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                index = self._index(operand)
+                return None if index is None else -index
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as op, right=right):
+                one, other = self._index(left), self._index(right)
+                if one is None or other is None:
+                    return None
+                return one * other if isinstance(op, ast.Mult) else one + other if isinstance(op, ast.Add) else one - other
+        bound = self.static(node)
+        return bound.value if isinstance(bound, Value) and type(bound.value) is int else None
 
     def _another_each_time(self, text: str, node: ast.AST) -> KernelSyntaxError:
         return self.error(

@@ -60,12 +60,16 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
 
 
 def _kept_on_a_path(region: Region, scope: Scope, name: str, blocks: Sequence[list[ast.stmt]], node: ast.stmt) -> bool:
-    """Whether some block leaves ``name``, an array of the kernel's own, as it is, and something may read it later."""
+    """Whether some path leaves ``name``, an array of the kernel's own, as it is, and something may read it later.
+
+    A loop may have no iteration; and one that has, leaves what its last one has made where this array is.
+    """
     assert scope.frame is not None
     bound, own = scope.names.get(name), {each.leaf.name for each in region.unit.temporaries}
     if not isinstance(bound, LeafRef) or not {*_candidates(region.unit, bound.leaf)} <= own:
         return False
-    return any(name not in names_assigned(block) for block in blocks) and scope.frame.live_after(name, node)
+    kept = isinstance(node, ast.For | ast.While) or any(name not in names_assigned(block) for block in blocks)
+    return kept and scope.frame.needed_after(name, node)
 
 
 def _may_move(unit: ProgramBuilder, scope: Scope, names: Sequence[str], leaves: Sequence[Leaf]) -> bool:

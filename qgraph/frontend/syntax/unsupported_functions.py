@@ -18,6 +18,7 @@ _COUNT = "t = qgraph.empty(n), then for i in range(n): t[i] = start + i * step"
 _WHOLE = "compute it at kernel level, of whole arrays: t = u @ x; for i in range(n): of one row write np.dot(u[i], x)"
 _SCAN = "go through it in order: for i in qgraph.serial(range(1, n)): t[i] = t[i - 1] + x[i]"
 _SORT = "sort before the call and pass the result, or write the sort as loops"
+_UNIQUE = "write `n = qgraph.unique(x, values)`: the different elements are `values[:n]`, in memory that you name"
 _FLIP = "write the slice that it is: x[::-1], u[:, ::-1]"
 _ROLL = "two assignments of parts: t[k:] = x[:-k], then t[:k] = x[-k:]"
 _OUTER = "write it with new axes: t[:, :] = x[:, None] * y[None, :]"
@@ -50,7 +51,8 @@ _INSTEAD = {
     **dict.fromkeys(("arange", "linspace", "logspace", "geomspace"), _COUNT),
     **dict.fromkeys(("cumsum", "cumprod", "sort", "argsort", "searchsorted", "inv", "solve", "cholesky"), _WHOLE),
     **dict.fromkeys(("nancumsum", "nancumprod"), _SCAN),
-    **dict.fromkeys(("partition", "argpartition", "lexsort", "unique"), _SORT),
+    **dict.fromkeys(("partition", "argpartition", "lexsort"), _SORT),
+    "unique": _UNIQUE,
     **dict.fromkeys(("flip", "fliplr", "flipud", "rot90"), _FLIP),
     "roll": _ROLL,
     **dict.fromkeys(("outer", "kron"), _OUTER),

@@ -146,11 +146,11 @@ class Memory(np.ndarray):
 
 
 def _numpys(value: Any) -> Any:
-    return np.int64(value) if isinstance(value, Int64) else value
+    return np.uint64(int(value) % 2**64) if isinstance(value, int) else value
 
 
 class Conversions(ast.NodeTransformer):
-    """``np.int8(n)`` of an ``Int64`` wraps, as of NumPy's numbers."""
+    """``np.int8(n)`` of a Python integer wraps, as of NumPy's numbers, and as in compiled code."""
 
     NAMES: ClassVar[dict[str, Callable[..., Any]]] = {"_qgraph_numpys": _numpys}
 

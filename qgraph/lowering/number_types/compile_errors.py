@@ -30,6 +30,8 @@ _STORED = "is assigned to one element of an array"
 _COMPLEX = "a complex number is stored or converted as a number of type "
 _HINT_COMPLEX = "take its real part: z.real, or np.real(z) of a whole array"
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
+_VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
+_HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
@@ -80,6 +82,8 @@ def _hint(found: str) -> str:
         return _HINT_ELEMENT
     if _ARRAY_AS_SCALAR.search(found) or found.endswith(_STORED):
         return _HINT_ARRAY
+    if _VECTOR_AS_SCALAR.search(found):
+        return _HINT_VECTOR
     if found.startswith(_COMPLEX):
         return _HINT_COMPLEX
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
