@@ -885,7 +885,7 @@ def test_they_need_no_memory(kernel) -> None:
 
 
 def reacting(u, v):
-    """The product needs no memory, so the loops as written cannot run in tiles, where each of them reads arrays."""
+    """The product needs no memory, so that loops as written, each of which needs it, cannot run in tiles."""
     for _ in qgraph.serial(range(v.shape[0])):
         product = u * v
         around = np.zeros_like(u)
@@ -909,7 +909,7 @@ def reacting_until(u, v):
 
 @pytest.mark.parametrize("kernel", [reacting, reacting_until])
 @pytest.mark.parametrize("shape", [(6, 7), (1, 1)])
-def test_loops_with_numbers_for_arrays_are_not_in_tiles(check, kernel, shape) -> None:
+def test_loops_with_numbers_for_arrays_in_loops(check, kernel, shape) -> None:
     check(kernel, lambda: (np.full(shape, 0.25), np.full(shape, 0.5)), fuse=True)
     plan = qgraph.kernel(fuse=True, backend="cpu")(kernel).plan(np.ones(shape), np.ones(shape))
     assert "in registers: `u * v`" in str(plan)

@@ -25,7 +25,7 @@ from qgraph.lowering.codegen.generated_names import SLOTS, generated, place_at, 
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.repeated_bodies import deciding
-from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage, Stencils
+from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage, Stencils, tasks_in
 from qgraph.lowering.loops.sure_floats import assigns_floats, is_float
 from qgraph.lowering.loops.tile_codegen import InTile, TileCode, region, sweep_name
 from qgraph.records import dataclass
@@ -89,14 +89,11 @@ def tested(loop: Loop, program: Program) -> Tested:
     Raises:
         NotTiled: it cannot.
     """
-    if not all(isinstance(each, TaskStatement) for each in loop.body):
-        raise NotTiled("there is more in it than loops")
-    written = [task for each in loop.body if isinstance(each, TaskStatement) for task in each.task.written]
     tasks: list[Task] = []
     order: list[tuple[int | None, Task]] = []
     scalars: dict[str, tuple[Slot, str]] = {}
     number = 0
-    for task in written:
+    for task in tasks_in(loop):
         if task.moves:
             tasks.append(task)
         elif not task.axes:

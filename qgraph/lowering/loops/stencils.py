@@ -156,10 +156,23 @@ def stencils_of(loop: Loop, program: Program, arrays: Mapping[str, ArrayType]) -
     Raises:
         NotTiled: it cannot.
     """
+    return stencils_in(tasks_in(loop), loop.condition.effects.writes, program, arrays)
+
+
+def tasks_in(loop: Loop) -> list[Task]:
+    """The tasks of a body, as they were written but where arrays of theirs became numbers when they were joined.
+
+    Raises:
+        NotTiled: there is more in it.
+    """
     if not all(isinstance(each, TaskStatement) for each in loop.body):
         raise NotTiled("there is more in it than loops")
-    tasks = [task for each in loop.body if isinstance(each, TaskStatement) for task in each.task.written]
-    return stencils_in(tasks, loop.condition.effects.writes, program, arrays)
+    tasks: list[Task] = []
+    for each in loop.body:
+        assert isinstance(each, TaskStatement)
+        touched = frozenset().union(*(task.effects.touched for task in each.task.written))
+        tasks += each.task.written if touched <= each.task.effects.touched else (each.task,)
+    return tasks
 
 
 def stencils_in(tasks: Sequence[Task], moving: frozenset[str], program: Program, arrays: Mapping[str, ArrayType]) -> Stencils:

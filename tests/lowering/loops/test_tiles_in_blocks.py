@@ -91,10 +91,19 @@ def staggered(u, v, n):
             v[i, j] += (u[i, j] - u[i - 1, j]) % 13 - j
 
 
-PROGRAMS = (shifted, not_everywhere, skipped, added, one_after_another, staggered)
+def whole_arrays(u, v, n):
+    """New arrays that are numbers where loops were joined: those loops as written would need them."""
+    for _ in qgraph.serial(range(n)):
+        product = u[1:-1, 1:-1] * v[1:-1, 1:-1] % 7
+        around = u[:-2, 1:-1] + 3 * u[1:-1, 2:]
+        v[1:-1, 1:-1] = (around - product) % 1009
+        u[1:-1, 1:-1] = (u[1:-1, 1:-1] + 2 * v[1:-1, 1:-1]) % 997
 
 
-@pytest.mark.parametrize("function", [*PROGRAMS[:2], *thorough(*PROGRAMS[2:])])
+PROGRAMS = (shifted, not_everywhere, skipped, added, one_after_another, staggered, whole_arrays)
+
+
+@pytest.mark.parametrize("function", [*PROGRAMS[:2], whole_arrays, *thorough(*PROGRAMS[2:-1])])
 def test_far_from_the_edges(rig, small_tiles, function):
     kernel = rig.kernel(function, fuse=True)
     arrays = [np.random.default_rng(k).integers(0, 1000, SHAPE) for k in range(2)]
