@@ -482,6 +482,24 @@ def test_only_the_owner_stores(check):
     assert any(isinstance(each, ast.If) for each in task.body)
 
 
+def counts_and_halves(x, y, k):
+    total = np.sum(x, axis=0)
+    for i in range(x.shape[1]):
+        if k[i] > 3:
+            k[i] = 0.5
+        y[0, i] = k[i] + total[i] * 0
+
+
+def test_integers_beside_floats_keep_their_digits(check):
+    """A choice between both would be a float, and is refused."""
+
+    def some():
+        x, y = matrices(13, 40)
+        return x, y, np.arange(40) - 2**60 + 1
+
+    check(counts_and_halves, some, fuse=True, tolerance=1e-11)
+
+
 def beside_a_fill(x, y):
     for i in range(y.shape[0]):
         for j in range(y.shape[1]):

@@ -20,6 +20,7 @@ from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.functions import Function
 from qgraph.ir.program import NUMBER, Branch, Effects, Loop, Selection, Statement, Task, TaskStatement, effects_of, tasks_of
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, node_count, words_of
@@ -132,7 +133,7 @@ class _Joiner:
             variables[second.index_tuple] = first.index_tuple
         renamed, new = apart_from(second, ReservedNames.by(first, self._common), variables)
         assert not new.keys() & self._leaves.keys()
-        joined = _joined(first, renamed, written)
+        joined = _joined(first, renamed, written, self._leaves)
         whole = replace(
             facts,
             body=list(joined.body),
@@ -230,7 +231,7 @@ def _is_along(statement: ast.stmt, variable: str) -> bool:
     return False
 
 
-def _joined(first: Task, second: Task, written: Task) -> Task:
+def _joined(first: Task, second: Task, written: Task, leaves: Mapping[str, Leaf]) -> Task:
     """The task of both; ``second`` has no name that ``first`` has for something else. ``written`` is the second as it was."""
     verdicts = [task.verdict for task in (first, second) if task.verdict is not None]
     verdict: Verdict | None = min(verdicts, key=lambda each: _STRENGTH.index(each.kind), default=None)
@@ -238,7 +239,7 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
     # An element that only a promise keeps from other iterations may be another one's to store.
     proved = verdict is not None and verdict.kind == "independent"
     if proved and any(isinstance(each, ast.For) for each in body):
-        body = tuple(map(_chosen, body))
+        body = tuple(_chosen(each, leaves) for each in body)
     return replace(
         first,
         body=body,
@@ -255,12 +256,16 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
     )
 
 
-def _chosen(statement: ast.stmt) -> ast.stmt:
-    """If-conversion of a store in an element that the condition is of: the lanes of a warp, which share loops, all store it."""
+def _chosen(statement: ast.stmt, leaves: Mapping[str, Leaf]) -> ast.stmt:
+    """If-conversion of a store in an element that the condition is of: the lanes of a warp, which share loops, all store it.
+
+    Elements are floats: an integer that is kept beside a float that is stored has the digits of a float.
+    """
     match statement:
-        case ast.If(test, [ast.Assign([ast.Subscript() as place], value)], []):
-            text = ast.unparse(place)
-            if any(isinstance(node, ast.Subscript) and ast.unparse(node) == text for node in nodes_of(test)):
+        case ast.If(test, [ast.Assign([ast.Subscript(ast.Name(name)) as place], value)], []):
+            text, type_ = ast.unparse(place), leaves[name].type if name in leaves else None
+            floats = isinstance(type_, ArrayType) and type_.dtype.startswith(("float", "complex"))
+            if floats and any(isinstance(node, ast.Subscript) and ast.unparse(node) == text for node in nodes_of(test)):
                 kept = ast.Subscript(copied(place.value), copied(place.slice), ast.Load())
                 return at_place(ast.Assign([place], ast.IfExp(test, value, kept)), statement)
     return statement
