@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -27,7 +27,7 @@ from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from
 from qgraph.ir.trees import RANGE, at_place, counted_loop, parts_of
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
-from qgraph.source import children_of, copied, nodes_of
+from qgraph.source import children_of, copied
 
 # How many statements a loop looks back.
 _FARTHEST = 32
@@ -259,16 +259,31 @@ def _joined(first: Task, second: Task, written: Task, leaves: Mapping[str, Leaf]
 def _chosen(statement: ast.stmt, leaves: Mapping[str, Leaf]) -> ast.stmt:
     """If-conversion of a store in an element that the condition is of: the lanes of a warp, which share loops, all store it.
 
-    Elements are floats: an integer that is kept beside a float that is stored has the digits of a float.
+    An iteration that reads an element whatever the condition is has it to itself where another one stores it. Elements are
+    floats: an integer that is kept beside a float that is stored has the digits of a float.
     """
     match statement:
         case ast.If(test, [ast.Assign([ast.Subscript(ast.Name(name)) as place], value)], []):
             text, type_ = ast.unparse(place), leaves[name].type if name in leaves else None
             floats = isinstance(type_, ArrayType) and type_.dtype.startswith(("float", "complex"))
-            if floats and any(isinstance(node, ast.Subscript) and ast.unparse(node) == text for node in nodes_of(test)):
+            if floats and any(isinstance(node, ast.Subscript) and ast.unparse(node) == text for node in _evaluated(test)):
                 kept = ast.Subscript(copied(place.value), copied(place.slice), ast.Load())
                 return at_place(ast.Assign([place], ast.IfExp(test, value, kept)), statement)
     return statement
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that are evaluated whatever the others are."""
+    yield node
+    match node:
+        case ast.BoolOp(values=[first, *_]) | ast.IfExp(test=first):
+            yield from _evaluated(first)
+        case ast.Compare(left, _, [first, *_]):
+            yield from _evaluated(left)
+            yield from _evaluated(first)
+        case _:
+            for child in children_of(node):
+                yield from _evaluated(child)
 
 
 def _sections(first: Task, second: Task) -> dict[str, tuple[Section, ...]]:
