@@ -183,12 +183,11 @@ class _Joiner:
         """Accesses of the first ``statements`` and of the rest that may meet, whichever arrays happen to be the same."""
         found = self._crossing_where(whole, statements)
         # The leaves that the loop may name, each as the one that stands for its memory.
-        named = {whole.same.get(name, name) for name in occurrences(whole.body)}
-        for pair in sorted(self._unit.sometimes_same, key=sorted):
-            names = {whole.same.get(name, name) for name in pair}
-            if found is None and len(names) == 2 and names <= named:
-                first, second = sorted(names)
-                found = self._crossing_where(replace(whole, same={**whole.same, second: first}), statements)
+        named = set(map(whole.memory, occurrences(whole.body)))
+        for pair in sorted({tuple(sorted(map(whole.memory, pair))) for pair in self._unit.sometimes_same}):
+            first, second = pair
+            if found is None and first != second and named.issuperset(pair):
+                found = self._crossing_where(whole.where_same(first, second), statements)
         return found
 
     def _crossing_where(self, whole: LoopFacts, statements: int) -> LoopCarriedConflict | None:

@@ -226,12 +226,12 @@ class _Nest:
 def _judge_all(unit: ProgramBuilder, facts: LoopFacts) -> Judgement:
     """The judgement that holds whichever arrays happen to be the same: names that change places may be."""
     judgement = judge(facts)
-    arrays = {access.array for access in judgement.accesses.all}
-    for pair in unit.sometimes_same:
-        names = {unit.same.get(name, name) for name in pair}
-        if len(names) == 2 and names <= arrays and names & judgement.accesses.written:
-            first, second = sorted(names)
-            judgement = judgement.also(judge(replace(facts, same={**facts.same, second: first})))
+    touched = {facts.memory(access.array) for access in judgement.accesses.all}
+    written = set(map(facts.memory, judgement.accesses.written))
+    for pair in sorted({tuple(sorted(map(facts.memory, pair))) for pair in unit.sometimes_same}):
+        first, second = pair
+        if first != second and touched.issuperset(pair) and not written.isdisjoint(pair):
+            judgement = judgement.also(judge(facts.where_same(first, second)))
     return judgement
 
 
