@@ -241,6 +241,22 @@ def test_three_names_of_which_two_overlap(rig):
         rig.compare(kernel, make(which))
 
 
+def written_before(a, b, c):
+    for i in range(a.shape[0]):
+        a[i] += 1
+    for i in range(a.shape[0]):
+        b[i] = c[5] + 1
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_one_that_overlaps_two_names_of_one_array(rig, fuse):
+    """The loop names the other one of the two."""
+    x = rig.device(np.arange(60))
+    with pytest.raises(qgraph.ArgumentError, match="`b` and `c` overlap in part"):
+        rig.kernel(written_before, fuse=fuse)(x[:40], x[10:50], x[:40])
+    assert (qgraph.to_numpy(x) == np.arange(60)).all()
+
+
 def reads_back(a, b, out):
     for i in range(out.shape[0]):
         a[i] = 2 * b[i]

@@ -449,9 +449,8 @@ def _refuse_partial_overlap(unit: ProgramBuilder, touched: tuple[Access, ...], s
     arrays = {access.array for access in touched}
     written = {access.array: access for access in touched if access.writes}
     for pair in unit.overlapping:
-        names = {unit.same.get(name, name) for name in pair}
-        if len(names) == 2 and names <= arrays and names & set(written):
-            access = written[min(names & set(written))]
+        if pair <= arrays and pair & set(written):
+            access = written[min(pair & set(written))]
             paths = sorted(unit.leaves[name].path for name in pair)
             raise ArgumentError(
                 f"`{paths[0]}` and `{paths[1]}` overlap in part, and one loop writes one of them and uses the other",
