@@ -81,16 +81,16 @@ class _Products(ast.NodeTransformer):
         body = [self.visit(copied(each)) for each in task.body]
         if not self.found:
             return
-        left = {name for each in body for name in names_in(each)}
         arrays = unit.array_dimensions()
-        effects = Effects(
-            frozenset(name for name in task.effects.reads if name in left or name not in arrays)
-            | {target for call in self.found for target in call.targets},
-            task.effects.writes,
-        )
+        # What changes places is read by another name.
+        left = {name for each in body for name in names_in(each)}
+        left |= {leaf for selection in task.selections for leaf in selection.leaves}
+        gone = {name for call in self.found for name in call.effects.reads} - left
+        made = {target for call in self.found for target in call.targets}
+        effects = Effects((task.effects.reads - gone) | made, task.effects.writes)
         said = "; ".join(f"takes elements of `{call.label}`" for call in self.found)
         note = f"{task.note}; {said}" if task.note else said
-        sections = {name: each for name, each in task.sections.items() if name in left}
+        sections = {name: each for name, each in task.sections.items() if name not in gone}
         self.task = replace(task, body=tuple(body), effects=effects, sections=sections, note=note)
         unit.judged[task.name] = replace(unit.judged[task.name], body=body, ndim=arrays)
 

@@ -364,6 +364,30 @@ def test_an_index_that_changes_something_is_asked_for_each_time(check):
     check(counting, lambda: [*(each.copy() for each in given), np.zeros(1, dtype=np.int64)], fuse=True, tolerance=1e-12)
 
 
+def beside_what_changes_places(a, b, c, u, v):
+    for _ in qgraph.serial(range(3)):
+        for i in range(a.shape[0]):
+            for j in range(b.shape[1]):
+                s = 0.0
+                for k in range(a.shape[1]):
+                    s += a[i, k] * b[k, j]
+                c[i, j] = s + u[i, j]
+        for i in range(u.shape[0]):
+            for j in range(u.shape[1]):
+                u[i, j] = u[i, j] + 1.0
+        u, v = v, u
+
+
+def test_a_loop_still_reads_what_changes_places(check):
+    """By another name; so what writes that comes behind it, and not beside it."""
+    given = [*matrices(5), *matrices(5)[:2]]
+    check(beside_what_changes_places, lambda: [each.copy() for each in given], fuse=True, tolerance=1e-12)
+    plan = qgraph.kernel(beside_what_changes_places, backend="cpu", fuse=True).plan(*given)
+    (loop,) = (task for node in plan.nodes for task in (*node.tasks, *node.beside) if "takes elements" in task.note)
+    assert {"u", "v"} <= loop.effects.reads
+    assert not {"a", "b"} & loop.effects.reads
+
+
 @pytest.mark.parametrize("types", [("int64",) * 3, ("float32", "float64", "float64"), ("complex128",) * 3])
 def test_other_types_stay_loops(types):
     arrays = [each.astype(type_) for each, type_ in zip(matrices(40), types, strict=True)]
