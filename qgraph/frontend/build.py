@@ -342,12 +342,17 @@ def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str
 
 
 def _representatives(aliases: tuple[tuple[str, str, str], ...]) -> dict[str, str]:
-    """For leaves that are the identical memory: the first of each group."""
-    same: dict[str, str] = {}
-    for first, second, how in aliases:
-        if how == "same":
-            same[second] = same.get(first, first)
-    return same
+    """For leaves that are the identical memory: the first of each group.
+
+    Of two that are only read nobody says that they are; a third one, which is written, says it of both.
+    """
+    pairs = [pair for *pair, how in aliases if how == "same"]
+    order = {name: place for place, name in enumerate(dict.fromkeys(name for pair in pairs for name in pair))}
+    group = {name: name for name in order}
+    for first, second in pairs:
+        one, other = sorted((group[first], group[second]), key=order.__getitem__)
+        group = {name: one if known == other else known for name, known in group.items()}
+    return {name: known for name, known in group.items() if name != known}
 
 
 def _check_readonly(program: Program) -> None:

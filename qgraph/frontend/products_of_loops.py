@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from qgraph.ir.trees import asks_for, at_place, load, names_in, stored
 from qgraph.nodes.library_call import LibraryCall, Operand
 from qgraph.operations import intrinsics
 from qgraph.operations.library_functions import leading_matmul, library_function
+from qgraph.operations.table import operation
 from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.records import dataclass
 from qgraph.source import copied, nodes_of
@@ -80,16 +81,16 @@ class _Products(ast.NodeTransformer):
         body = [self.visit(copied(each)) for each in task.body]
         if not self.found:
             return
-        left = {name for each in body for name in names_in(each)}
         arrays = unit.array_dimensions()
-        effects = Effects(
-            frozenset(name for name in task.effects.reads if name in left or name not in arrays)
-            | {target for call in self.found for target in call.targets},
-            task.effects.writes,
-        )
+        # What changes places is read by another name.
+        left = {name for each in body for name in names_in(each)}
+        left |= {leaf for selection in task.selections for leaf in selection.leaves}
+        gone = {name for call in self.found for name in call.effects.reads} - left
+        made = {target for call in self.found for target in call.targets}
+        effects = Effects((task.effects.reads - gone) | made, task.effects.writes)
         said = "; ".join(f"takes elements of `{call.label}`" for call in self.found)
         note = f"{task.note}; {said}" if task.note else said
-        sections = {name: each for name, each in task.sections.items() if name in left}
+        sections = {name: each for name, each in task.sections.items() if name not in gone}
         self.task = replace(task, body=tuple(body), effects=effects, sections=sections, note=note)
         unit.judged[task.name] = replace(unit.judged[task.name], body=body, ndim=arrays)
 
@@ -103,7 +104,7 @@ class _Products(ast.NodeTransformer):
             case _:
                 return node
         total, factors = self._summed(step, k)
-        if not total or len(factors) < 2:
+        if not total or len(factors) < 2 or not self._is_of_one_type(total, factors[0].array):
             return node
         first, second = factors
         if self._bound(first.length) != self._bound(stop):
@@ -133,13 +134,13 @@ class _Products(ast.NodeTransformer):
                 of_type, value = _TYPES.get(names.get(word), "another"), inner
         match value:
             case ast.BinOp(ast.Subscript() as one, ast.Mult(), ast.Subscript() as other):
-                factors = [found for each in (one, other) if (found := self._factor(each, k)) is not None]
+                factors = [found for each in (one, other) if (found := self._factor(each, total, k)) is not None]
                 types = {each.array.type.dtype for each in factors if isinstance(each.array.type, ArrayType)}
                 if len(types) == 1 and types <= {*_TYPES.values()} and of_type in ("", *types):
                     return total, factors
         return "", []
 
-    def _factor(self, node: ast.Subscript, k: str) -> _Factor | None:
+    def _factor(self, node: ast.Subscript, total: str, k: str) -> _Factor | None:
         match node:
             case ast.Subscript(ast.Name(name), ast.Tuple([one, other])):
                 leaf = self._unit.leaves.get(name)
@@ -149,12 +150,57 @@ class _Products(ast.NodeTransformer):
             return None
         if any(self._unit.may_share(name, each) for each in self._task.effects.writes & self._unit.array_dimensions().keys()):
             return None
-        counts = [isinstance(part, ast.Name) and part.id == k for part in (one, other)]
-        if sum(counts) != 1 or k in names_in(other if counts[0] else one):
+        counts = [_is_name(part, k) for part in (one, other)]
+        if sum(counts) != 1 or not self._is_fixed(other if counts[0] else one, {k, total}):
             return None
         sizes = [size_of(self._unit, leaf, axis) for axis in range(_MATRIX)]
         at = counts.index(True)
         return _Factor(leaf, other if at == 0 else one, at == 0, sizes[at], sizes[1 - at])
+
+    def _is_fixed(self, index: ast.expr, changing: Set[str]) -> bool:
+        """Whether an index is the same for all products that are added up, and asking for it once is as good as often."""
+        if names_in(index) & changing:
+            return False
+        calls = [node for node in nodes_of(index) if isinstance(node, ast.Call)]
+        named = [self._task.names.get(each.func.id) for each in calls if isinstance(each.func, ast.Name)]
+        return len(named) == len(calls) and all(operation(each).pure for each in named)
+
+    def _is_of_one_type(self, total: str, array: Leaf) -> bool:
+        """Whether nothing shows that single precision is added up in double: what a library computes is single."""
+        assert isinstance(array.type, ArrayType)
+        if array.type.dtype != "float32":
+            return True
+        nodes = [node for each in self._task.body for node in nodes_of(each)]
+        stores = sum(isinstance(node, ast.Name) and node.id == total and isinstance(node.ctx, ast.Store) for node in nodes)
+        assigned = [
+            node for node in nodes if isinstance(node, ast.Assign) and any(_is_name(each, total) for each in node.targets)
+        ]
+        changed = [node for node in nodes if isinstance(node, ast.AugAssign) and _is_name(node.target, total)]
+        values = [*(each.value for each in assigned), *(each.value for each in changed)]
+        begun = any(total not in names_in(each.value) for each in assigned)
+        return begun and stores == len(values) and all(self._is_single(each, total) for each in values)
+
+    def _is_single(self, value: ast.expr, total: str) -> bool:
+        """Whether a number has single precision, or is Python's."""
+        match value:
+            case ast.Constant():
+                return True
+            case ast.Name(name):
+                return name == total
+            case ast.Subscript(ast.Name(name)) if name in self._unit.leaves:
+                type_ = self._unit.leaves[name].type
+                return isinstance(type_, ArrayType) and type_.dtype == "float32"
+            case ast.Call(ast.Name(word), parts):
+                function = self._task.names.get(word)
+                if function is np.float32:
+                    return True
+                added = function in (intrinsics.empty_sum, intrinsics.reassociable_add)
+                return added and all(self._is_single(each, total) for each in parts)
+            case ast.BinOp(left, _, right):
+                return self._is_single(left, total) and self._is_single(right, total)
+            case ast.UnaryOp(_, operand):
+                return self._is_single(operand, total)
+        return False
 
     def _is_product(self, first: _Factor, second: _Factor, stop: ast.expr) -> bool:
         """Whether all of the first array is multiplied, and most of the elements are asked for."""
@@ -211,3 +257,7 @@ class _Products(ast.NodeTransformer):
         )
         self.found.append(call)
         return leaf.name
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

@@ -126,6 +126,53 @@ def test_the_same_array_twice_can_make_a_race(rig):
     assert (qgraph.to_numpy(held) == np.arange(20.0)).all()
 
 
+def third_from_the_end(a, b, c):
+    n = a.shape[0]
+    for i in range(n):
+        c[i] = a[n - 1 - i] + b[i]
+
+
+def third_from_what_follows(a, b, c):
+    for i in range(a.shape[0] - 1):
+        c[i] = a[i] + b[i + 1]
+
+
+def first_from_the_end(c, a, b):
+    n = a.shape[0]
+    for i in range(n):
+        c[i] = a[i] + b[n - 1 - i]
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("function", [third_from_the_end, third_from_what_follows, first_from_the_end])
+def test_two_arrays_that_are_read_and_one_that_is_written_are_the_same(rig, function, fuse):
+    """Which of those that are read it is makes no difference."""
+    kernel = rig.kernel(function, fuse=fuse)
+    rig.compare(kernel, lambda: [np.arange(20.0), np.arange(20.0), np.arange(20.0)])
+    held = rig.device(np.arange(20.0))
+    with pytest.raises(qgraph.DataRaceError):
+        kernel(held, held, held)
+    assert (qgraph.to_numpy(held) == np.arange(20.0)).all()
+
+
+def turned_round(a, b, c, d):
+    n = a.shape[0]
+    for i in range(n):
+        c[i] = 2 * b[i]
+        d[i] = c[i]
+    for i in range(n):
+        d[i] += a[n - 1 - i]
+
+
+@pytest.mark.parametrize("pattern", ["xyxz", "xxyz", "xxxy", "xyyz"])
+def test_loops_that_meet_by_a_third_name_are_not_joined(check, pattern):
+    def some():
+        known = {name: np.arange(20.0) + place for place, name in enumerate("xyz")}
+        return [known[name] for name in pattern]
+
+    check(turned_round, some, fuse=True)
+
+
 def copy(a, b):
     for i in range(a.shape[0]):
         a[i] = b[i]
@@ -192,6 +239,22 @@ def test_three_names_of_which_two_overlap(rig):
     kernel = rig.kernel(one_of_three)
     for which in ("ab", "ac", "bc", "ab"):
         rig.compare(kernel, make(which))
+
+
+def written_before(a, b, c):
+    for i in range(a.shape[0]):
+        a[i] += 1
+    for i in range(a.shape[0]):
+        b[i] = c[5] + 1
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_one_that_overlaps_two_names_of_one_array(rig, fuse):
+    """The loop names the other one of the two."""
+    x = rig.device(np.arange(60))
+    with pytest.raises(qgraph.ArgumentError, match="`b` and `c` overlap in part"):
+        rig.kernel(written_before, fuse=fuse)(x[:40], x[10:50], x[:40])
+    assert (qgraph.to_numpy(x) == np.arange(60)).all()
 
 
 def reads_back(a, b, out):

@@ -482,6 +482,48 @@ def test_only_the_owner_stores(check):
     assert any(isinstance(each, ast.If) for each in task.body)
 
 
+def counts_and_halves(x, y, k):
+    total = np.sum(x, axis=0)
+    for i in range(x.shape[1]):
+        if k[i] > 3:
+            k[i] = 0.5
+        y[0, i] = k[i] + total[i] * 0
+
+
+def test_integers_beside_floats_keep_their_digits(check):
+    """A choice between both would be a float, and is refused."""
+
+    def some():
+        x, y = matrices(13, 40)
+        return x, y, np.arange(40) - 2**60 + 1
+
+    check(counts_and_halves, some, fuse=True, tolerance=1e-11)
+
+
+def where_there_is_one(x, y):
+    v = x[0]
+    total = np.sum(y, axis=1)
+    for i in range(y.shape[0]):
+        if i + 1 < v.shape[0] and v[i + 1] > 0.5:
+            v[i + 1] = total[i]
+
+
+def every_other(x, y):
+    v = x[0]
+    total = np.sum(y, axis=1)
+    for i in range(y.shape[0]):
+        if i % 2 == 0 and v[i // 2] > 0.5:
+            v[i // 2] = total[i]
+
+
+@pytest.mark.parametrize("function", [where_there_is_one, every_other])
+def test_an_element_that_a_condition_keeps_from_an_iteration_is_not_stored(check, function):
+    """It may be another iteration's, or of no array."""
+    check(function, lambda: matrices(13, 13), fuse=True, tolerance=1e-11)
+    (node,) = qgraph.kernel(function, backend="cuda", fuse=True).plan(*matrices(13, 13)).nodes
+    assert any(isinstance(each, ast.If) for each in node.task.body)
+
+
 def beside_a_fill(x, y):
     for i in range(y.shape[0]):
         for j in range(y.shape[1]):

@@ -219,8 +219,19 @@ def four_of_them(a, b, c):
             c[i, j] = s
 
 
+def by_what_is_there(a, b, c):
+    n = a.shape[0]
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[int(s) % n, k] * b[k, j]
+            c[i, j] = s
+
+
 OTHERS = [
     of_a_part,
+    by_what_is_there,
     in_place,
     a_few,
     of_differences,
@@ -302,6 +313,79 @@ def widened(a, b, c):
 def test_sums_of_another_type_stay_loops():
     assert calls(widened, *matrices(40)) == ["a @ b"]
     assert not calls(widened, *matrices(40, "float32"))
+
+
+def added_in_double(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = np.float64(0.0)
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+def added_to(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = c[i, j]
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+@pytest.mark.parametrize("function", [added_in_double, added_to])
+def test_single_precision_that_is_added_up_in_double_stays_a_loop(check, function):
+    """A library would add it up in single precision."""
+    a, b, _ = matrices(40, "float32")
+
+    def arguments():
+        return a.copy(), b.copy(), np.zeros((40, 40))
+
+    assert not calls(function, *arguments())
+    assert calls(function, *matrices(40)) == ["a @ b"]
+    check(function, arguments, fuse=True, tolerance=1e-13)
+
+
+def test_single_precision_that_is_added_to_single_is_a_product():
+    assert calls(added_to, *matrices(40, "float32")) == ["a @ b"]
+
+
+def counting(a, b, c, count):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[qgraph.atomic_add(count, 0, 1) * 0, k] * b[k, j]
+            c[i, j] = s
+
+
+def test_an_index_that_changes_something_is_asked_for_each_time(check):
+    given = matrices(4)
+    check(counting, lambda: [*(each.copy() for each in given), np.zeros(1, dtype=np.int64)], fuse=True, tolerance=1e-12)
+
+
+def beside_what_changes_places(a, b, c, u, v):
+    for _ in qgraph.serial(range(3)):
+        for i in range(a.shape[0]):
+            for j in range(b.shape[1]):
+                s = 0.0
+                for k in range(a.shape[1]):
+                    s += a[i, k] * b[k, j]
+                c[i, j] = s + u[i, j]
+        for i in range(u.shape[0]):
+            for j in range(u.shape[1]):
+                u[i, j] = u[i, j] + 1.0
+        u, v = v, u
+
+
+def test_a_loop_still_reads_what_changes_places(check):
+    """By another name; so what writes that comes behind it, and not beside it."""
+    given = [*matrices(5), *matrices(5)[:2]]
+    check(beside_what_changes_places, lambda: [each.copy() for each in given], fuse=True, tolerance=1e-12)
+    plan = qgraph.kernel(beside_what_changes_places, backend="cpu", fuse=True).plan(*given)
+    (loop,) = (task for node in plan.nodes for task in (*node.tasks, *node.beside) if "takes elements" in task.note)
+    assert {"u", "v"} <= loop.effects.reads
+    assert not {"a", "b"} & loop.effects.reads
 
 
 @pytest.mark.parametrize("types", [("int64",) * 3, ("float32", "float64", "float64"), ("complex128",) * 3])

@@ -341,6 +341,39 @@ def test_loops_over_arrays_that_may_be_the_same_are_told(rig, kernel):
         rig.kernel(kernel)(*(rig.device(numbers(4)) for _ in range(3)), 2)
 
 
+def read_by_a_third_name(x, y, z, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            y[i] = z[x.shape[0] - 1 - i] + 1
+        x, y = y, x
+
+
+def test_an_array_that_is_the_same_as_one_that_changes_places(rig):
+    x, y = rig.device(numbers(4)), rig.device(numbers(4))
+    with pytest.warns(qgraph.AssumedParallelWarning, match="arrays that change places may be the same here"):
+        rig.kernel(read_by_a_third_name)(x, y, y, 2)
+    rig.compare(rig.kernel(read_by_a_third_name), lambda: (numbers(4), numbers(4), numbers(4), 2))
+
+
+def doubled_and_read_by_a_third_name(x, y, z, out, n):
+    for _ in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            y[i] = 2 * y[i]
+            out[i] += y[i]
+        for i in range(x.shape[0]):
+            out[i] += z[x.shape[0] - 1 - i]
+        x, y = y, x
+
+
+@pytest.mark.parametrize("pattern", ["xyyz", "xyxz", "xyzx", "xyzw"])
+def test_loops_that_meet_by_an_array_that_changes_places_are_not_joined(check, pattern):
+    def some():
+        known = {name: numbers(6) + place for place, name in enumerate("xyzw")}
+        return *(known[name] for name in pattern), 3
+
+    check(doubled_and_read_by_a_third_name, some, fuse=True)
+
+
 def test_different_layouts_are_refused(rig):
     u, v = rig.device(numbers(4)), rig.device(numbers(8))[::2]
     with pytest.raises(qgraph.KernelTypeError, match="and becomes .* that lies otherwise in memory"):

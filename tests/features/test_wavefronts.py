@@ -342,6 +342,29 @@ def test_arrays_that_share_memory(rig, function, fronts):
         np.testing.assert_allclose(found, expected, 1e-12)
 
 
+def of_another_part(y, u, v):
+    n = y.shape[0]
+    for i in qgraph.serial(range(1, n)):
+        u[i] = y[0, i] + 1
+        for j in qgraph.serial(range(1, n)):
+            y[i, j] = y[i, j - 1] + v[i]
+
+
+def test_parts_that_meet_in_arrays_that_overlap(check, backend):
+    """Each of the parts touches one of the two."""
+
+    def some(shift):
+        def given():
+            x = np.arange(20.0)
+            return np.arange(64.0).reshape(8, 8), x[:8], x[shift : shift + 8]
+
+        return given
+
+    for shift in (1, 10) if backend != "cuda" else (10,):
+        kernel = check(of_another_part, some(shift), fuse=True)
+        assert ("front" in str(kernel.plan(*some(shift)()))) is (shift == 10)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64"])
 def test_integers_are_the_same_to_the_last_bit(check, dtype):
     def integers():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -20,13 +20,14 @@ from qgraph.frontend.names.equal_extents import EqualExtents
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.functions import Function
 from qgraph.ir.program import NUMBER, Branch, Effects, Loop, Selection, Statement, Task, TaskStatement, effects_of, tasks_of
 from qgraph.ir.renaming import MOST_NODES, MOST_WORDS, ReservedNames, apart_from, identifiers, node_count, words_of
 from qgraph.ir.trees import RANGE, at_place, counted_loop, parts_of
 from qgraph.ir.verdicts import Verdict
 from qgraph.polyhedral.array_sections import Section
-from qgraph.source import children_of, copied, nodes_of
+from qgraph.source import children_of, copied
 
 # How many statements a loop looks back.
 _FARTHEST = 32
@@ -132,7 +133,7 @@ class _Joiner:
             variables[second.index_tuple] = first.index_tuple
         renamed, new = apart_from(second, ReservedNames.by(first, self._common), variables)
         assert not new.keys() & self._leaves.keys()
-        joined = _joined(first, renamed, written)
+        joined = _joined(first, renamed, written, self._leaves)
         whole = replace(
             facts,
             body=list(joined.body),
@@ -182,12 +183,11 @@ class _Joiner:
         """Accesses of the first ``statements`` and of the rest that may meet, whichever arrays happen to be the same."""
         found = self._crossing_where(whole, statements)
         # The leaves that the loop may name, each as the one that stands for its memory.
-        named = {whole.same.get(name, name) for name in occurrences(whole.body)}
-        for pair in sorted(self._unit.sometimes_same, key=sorted):
-            names = {whole.same.get(name, name) for name in pair}
-            if found is None and len(names) == 2 and names <= named:
-                first, second = sorted(names)
-                found = self._crossing_where(replace(whole, same={**whole.same, second: first}), statements)
+        named = set(map(whole.memory, occurrences(whole.body)))
+        for pair in sorted({tuple(sorted(map(whole.memory, pair))) for pair in self._unit.sometimes_same}):
+            first, second = pair
+            if found is None and first != second and named.issuperset(pair):
+                found = self._crossing_where(whole.where_same(first, second), statements)
         return found
 
     def _crossing_where(self, whole: LoopFacts, statements: int) -> LoopCarriedConflict | None:
@@ -230,7 +230,7 @@ def _is_along(statement: ast.stmt, variable: str) -> bool:
     return False
 
 
-def _joined(first: Task, second: Task, written: Task) -> Task:
+def _joined(first: Task, second: Task, written: Task, leaves: Mapping[str, Leaf]) -> Task:
     """The task of both; ``second`` has no name that ``first`` has for something else. ``written`` is the second as it was."""
     verdicts = [task.verdict for task in (first, second) if task.verdict is not None]
     verdict: Verdict | None = min(verdicts, key=lambda each: _STRENGTH.index(each.kind), default=None)
@@ -238,7 +238,7 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
     # An element that only a promise keeps from other iterations may be another one's to store.
     proved = verdict is not None and verdict.kind == "independent"
     if proved and any(isinstance(each, ast.For) for each in body):
-        body = tuple(map(_chosen, body))
+        body = tuple(_chosen(each, leaves) for each in body)
     return replace(
         first,
         body=body,
@@ -255,15 +255,34 @@ def _joined(first: Task, second: Task, written: Task) -> Task:
     )
 
 
-def _chosen(statement: ast.stmt) -> ast.stmt:
-    """If-conversion of a store in an element that the condition is of: the lanes of a warp, which share loops, all store it."""
+def _chosen(statement: ast.stmt, leaves: Mapping[str, Leaf]) -> ast.stmt:
+    """If-conversion of a store in an element that the condition is of: the lanes of a warp, which share loops, all store it.
+
+    An iteration that reads an element whatever the condition is has it to itself where another one stores it. Elements are
+    floats: an integer that is kept beside a float that is stored has the digits of a float.
+    """
     match statement:
-        case ast.If(test, [ast.Assign([ast.Subscript() as place], value)], []):
-            text = ast.unparse(place)
-            if any(isinstance(node, ast.Subscript) and ast.unparse(node) == text for node in nodes_of(test)):
+        case ast.If(test, [ast.Assign([ast.Subscript(ast.Name(name)) as place], value)], []):
+            text, type_ = ast.unparse(place), leaves[name].type if name in leaves else None
+            floats = isinstance(type_, ArrayType) and type_.dtype.startswith(("float", "complex"))
+            if floats and any(isinstance(node, ast.Subscript) and ast.unparse(node) == text for node in _evaluated(test)):
                 kept = ast.Subscript(copied(place.value), copied(place.slice), ast.Load())
                 return at_place(ast.Assign([place], ast.IfExp(test, value, kept)), statement)
     return statement
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that are evaluated whatever the others are."""
+    yield node
+    match node:
+        case ast.BoolOp(values=[first, *_]) | ast.IfExp(test=first):
+            yield from _evaluated(first)
+        case ast.Compare(left, _, [first, *_]):
+            yield from _evaluated(left)
+            yield from _evaluated(first)
+        case _:
+            for child in children_of(node):
+                yield from _evaluated(child)
 
 
 def _sections(first: Task, second: Task) -> dict[str, tuple[Section, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -70,6 +70,11 @@ class LoopFacts:
     def memory(self, array: str) -> str:
         """The leaf that stands for all leaves of the same memory."""
         return self.same.get(array, array)
+
+    def where_same(self, first: str, second: str) -> LoopFacts:
+        """What is known where two leaves that stand for memory, each with all leaves of it, are one."""
+        same = {array: first if memory == second else memory for array, memory in self.same.items()}
+        return replace(self, same={**same, second: first})
 
     def extents(self, array: str) -> tuple[Poly, ...]:
         """The extents of an array: equal arrays have the same."""

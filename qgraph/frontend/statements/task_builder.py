@@ -226,12 +226,12 @@ class _Nest:
 def _judge_all(unit: ProgramBuilder, facts: LoopFacts) -> Judgement:
     """The judgement that holds whichever arrays happen to be the same: names that change places may be."""
     judgement = judge(facts)
-    arrays = {access.array for access in judgement.accesses.all}
-    for pair in unit.sometimes_same:
-        names = {unit.same.get(name, name) for name in pair}
-        if len(names) == 2 and names <= arrays and names & judgement.accesses.written:
-            first, second = sorted(names)
-            judgement = judgement.also(judge(replace(facts, same={**facts.same, second: first})))
+    touched = {facts.memory(access.array) for access in judgement.accesses.all}
+    written = set(map(facts.memory, judgement.accesses.written))
+    for pair in sorted({tuple(sorted(map(facts.memory, pair))) for pair in unit.sometimes_same}):
+        first, second = pair
+        if first != second and touched.issuperset(pair) and not written.isdisjoint(pair):
+            judgement = judgement.also(judge(facts.where_same(first, second)))
     return judgement
 
 
@@ -449,9 +449,8 @@ def _refuse_partial_overlap(unit: ProgramBuilder, touched: tuple[Access, ...], s
     arrays = {access.array for access in touched}
     written = {access.array: access for access in touched if access.writes}
     for pair in unit.overlapping:
-        names = {unit.same.get(name, name) for name in pair}
-        if len(names) == 2 and names <= arrays and names & set(written):
-            access = written[min(names & set(written))]
+        if pair <= arrays and pair & set(written):
+            access = written[min(pair & set(written))]
             paths = sorted(unit.leaves[name].path for name in pair)
             raise ArgumentError(
                 f"`{paths[0]}` and `{paths[1]}` overlap in part, and one loop writes one of them and uses the other",

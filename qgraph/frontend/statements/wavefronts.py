@@ -46,7 +46,8 @@ def checked(unit: ProgramBuilder, scope: Scope, node: ast.For, schedule: Schedul
     """
     tasks = [each.task for each in loop.body if isinstance(each, TaskStatement) and each.task.role == "loop"]
     others = [each for each in loop.body if not (isinstance(each, TaskStatement) and each.task in tasks)]
-    if len(tasks) != len(schedule.parts) or others or not all(_is_plain(unit, task) for task in tasks):
+    plain = all(_is_plain(unit, task) for task in tasks) and not _shares(unit, tasks)
+    if len(tasks) != len(schedule.parts) or others or not plain:
         raise _refused(scope, node)
     assert loop.counter is not None
     ((turn, _),) = loop.counter.steps
@@ -72,15 +73,20 @@ def _told(task: Task, why: str) -> Task:
     return replace(task, verdict=replace(task.verdict, reason=f"{task.verdict.reason}, {why}"))
 
 
+def _shares(unit: ProgramBuilder, tasks: list[Task]) -> bool:
+    """Whether it is not known which elements of arrays of these tasks are the same, of which one is written."""
+    touched = frozenset().union(*(task.effects.touched for task in tasks))
+    written = frozenset().union(*(task.effects.writes for task in tasks))
+    return any(pair <= touched and pair & written for pair in unit.sometimes_same | unit.overlapping)
+
+
 def _is_plain(unit: ProgramBuilder, task: Task) -> bool:
-    """Whether a task is a parallel loop that only changes elements of arrays, of which it is known which are the same."""
+    """Whether a task is a parallel loop that only changes elements of arrays."""
     arrays = unit.array_dimensions().keys()
-    pairs = unit.sometimes_same | unit.overlapping
-    shared = any(pair <= task.effects.touched and pair & task.effects.writes for pair in pairs)
     proved = task.verdict is not None and task.verdict.kind == "independent" and not task.races
     whole = not (task.reductions or task.results or task.selections or task.moves or task.trades or prints(task.names))
     allowed = arrays | ({FAULTS, unit.failed.name} if unit.fails else frozenset())
-    return proved and whole and not shared and task.plain is None and task.effects.writes <= allowed
+    return proved and whole and task.plain is None and task.effects.writes <= allowed
 
 
 def _one_name_each(tasks: list[Task]) -> bool:
