@@ -359,6 +359,19 @@ def bare(u, v, n):
             u[i, j] = v[i, j] % 1009
 
 
+def other_names(u, v, n):
+    """What changes places no loop touches."""
+    a, b = u[0], u[1]
+    w = np.zeros(v.shape)
+    x = np.ones(v.shape)
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*v.shape):
+            v[i, j] = v[i, j] % 1009 + 1
+        w, x = x, w
+    for i, j in qgraph.ndrange(*v.shape):
+        v[i, j] += int(w[i, j]) + a[0] + b[0]
+
+
 @qgraph.func
 def sum_of(u, i):
     s = 0
@@ -376,6 +389,7 @@ NOT_TILED = {
     few: "it has 2 iterations, and it takes more for two passes to pay",
     bare: "hands on `u` as a whole",
     until: "no loop in it computes what it tests",
+    other_names: "names arrays that the loops do not",
 }
 
 
