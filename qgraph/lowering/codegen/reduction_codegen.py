@@ -48,10 +48,11 @@ _Partial = Callable[[Carried, str], str]
 
 
 class ReductionCode:
-    """The code of the reductions of ``task``, which may have none."""
+    """The code of the reductions of ``task``, which may have none. ``into``: a local that stands for its only kernel scalar."""
 
-    def __init__(self, task: Task, dtypes: Dtypes) -> None:
+    def __init__(self, task: Task, dtypes: Dtypes, into: str = "") -> None:
         self._task = task
+        self._into = into
         self._dtypes = dtypes
         self._carried = [
             each for reduction in task.reductions for each in (*reduction.variables, reduction.at) if each is not None
@@ -167,6 +168,8 @@ class ReductionCode:
     def _target(self, variable: Carried) -> str:
         if variable.element is not None:
             return ast.unparse(variable.element)
+        if self._into:
+            return self._into
         assert variable.slot is not None
         return slot_place(variable.slot, self._dtypes)
 
@@ -377,12 +380,6 @@ class ReductionCode:
         """The local of the only variable that the iterations combine."""
         (variable,) = self._carried
         return variable.local
-
-    @property
-    def place(self) -> ast.expr | None:
-        """The element that it goes to."""
-        (variable,) = self._carried
-        return variable.element
 
     @property
     def dtype(self) -> str:

@@ -66,13 +66,9 @@ class BlockCode(TileCode):
         return found.held if isinstance(found, RegisterTile) else 0
 
     @property
-    def note(self) -> str:
-        """What the plan says of it."""
-        if self.copies:
-            return TileCode.note.fget(self)
+    def _where(self) -> str:
         found = self.registers
-        where = found.note if isinstance(found, RegisterTile) else f"not in registers: {found}"
-        return f"{self._extent_note}, {where}"
+        return f", {found.note}" if isinstance(found, RegisterTile) else f", not in registers: {found}"
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -386,7 +382,7 @@ class _Stored(ast.NodeTransformer):
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """An element."""
         name = self.names.get(ast.unparse(node)) if isinstance(node.ctx, ast.Load) else None
         return self.generic_visit(node) if name is None else ast.copy_location(ast.Name(name, ast.Load()), node)

@@ -27,7 +27,7 @@ from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.repeated_bodies import deciding
 from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage, Stencils, tasks_in
 from qgraph.lowering.loops.sure_floats import assigns_floats, is_float
-from qgraph.lowering.loops.tile_codegen import InTile, TileCode, region, sweep_name
+from qgraph.lowering.loops.tile_codegen import InTile, TileCode, reduction_code, region, sweep_name
 from qgraph.records import dataclass
 from qgraph.source import copied
 
@@ -40,14 +40,19 @@ class Tested:
     """The body of a loop that is no counted one.
 
     ``tasks``: its loops, without reductions, and where names change places. ``order``: all that the loop does but that, in
-    order: tasks of one thread, and reductions with their loops, by the number of the loop. ``scalars``: the kernel scalars that
-    reductions compute, by name, with the name of the conversion to it: there a reduction has that name for an element.
+    order: tasks of one thread, and reductions with their loops, by the number of the loop.
     """
 
+    program: Program
     loop: Loop
     tasks: tuple[Task, ...]
     order: tuple[tuple[int | None, Task], ...]
-    scalars: Mapping[str, tuple[Slot, str]]
+
+    @property
+    def scalars(self) -> dict[str, Slot]:
+        """The kernel scalars that reductions compute, by name."""
+        slots = (_variable(task).slot for task in self.reducing.values())
+        return {slot.name: slot for slot in slots if slot is not None}
 
     @property
     def reducing(self) -> dict[int, Task]:
@@ -77,7 +82,8 @@ class Tested:
         read = {name for name, _ in self.loop.condition.scalars} if self.loop.test_first else set[str]()
         assigned = set[str]()
         for _, task in self.order:
-            places = {ast.unparse(_variable(task).element)} & self.scalars.keys() if task.reductions else set[str]()
+            slots = (variable.slot for each in task.reductions for variable in each.variables)
+            places = {slot.name for slot in slots if slot is not None}
             read |= ({name for name, _ in task.scalars} | places) - assigned
             assigned |= {name for name, _ in task.results} | places
         return frozenset(read | ({name for name, _ in self.loop.condition.scalars} - assigned))
@@ -91,7 +97,6 @@ def tested(loop: Loop, program: Program) -> Tested:
     """
     tasks: list[Task] = []
     order: list[tuple[int | None, Task]] = []
-    scalars: dict[str, tuple[Slot, str]] = {}
     number = 0
     for task in tasks_in(loop):
         if task.moves:
@@ -101,9 +106,9 @@ def tested(loop: Loop, program: Program) -> Tested:
             tasks += [replace(task, moves=task.trades)] if task.trades else []
         else:
             tasks.append(_without_reduction(task, program) if task.reductions else task)
-            order += [(number, _into_name(task, program, scalars))] if task.reductions else []
+            order += [(number, task)] if task.reductions else []
             number += 1
-    found = Tested(loop, tuple(tasks), tuple(order), scalars)
+    found = Tested(program, loop, tuple(tasks), tuple(order))
     if not number:
         raise NotTiled("there is no loop in it")
     if not found.reducing:
@@ -129,25 +134,15 @@ def _without_reduction(task: Task, program: Program) -> Task:
             f"the reduction of {line} is a kernel scalar whose type is not known here, but that of an element would be"
         )
     dtype = variable.dtype if slot is None else program.float_type
-    whole = np.dtype(dtype).kind in "iub"
-    if reduction.operator not in (*_EXTREMES, "+", *(_OF_INTEGERS if whole else ())):
+    operators = {"f": (*_EXTREMES, "+"), "c": ()}.get(np.dtype(dtype).kind, (*_EXTREMES, *_OF_INTEGERS))
+    if reduction.operator not in operators:
         raise NotTiled(f"`{reduction.operator}` of {dtype} in {line} depends on the order of the iterations")
     place = slot.name if slot is not None else _array_of(variable.element)
     if place in frozenset().union(*map(names_in, task.body)):
         raise NotTiled(f"{line} looks at `{place}` besides")
     effects = Effects(task.effects.reads - {place}, task.effects.writes - {place})
-    return replace(task, reductions=(), ticket=None, effects=effects)
-
-
-def _into_name(task: Task, program: Program, scalars: dict[str, tuple[Slot, str]]) -> Task:
-    """A loop with a reduction, into a name where it is a kernel scalar, of which ``scalars`` are told."""
-    slot = _variable(task).slot
-    if slot is None:
-        return task
-    conversion = next(name for name, value in task.names.items() if isinstance(value, Cast) and value.slot == slot)
-    scalars[slot.name] = slot, conversion
-    variable = replace(_variable(task), slot=None, element=load(slot.name), dtype=program.float_type)
-    return replace(task, reductions=(replace(task.reductions[0], variables=(variable,)),))
+    body, names = reduction_code(task, program).reassociable_sums()
+    return replace(task, body=tuple(body), names={**task.names, **names}, reductions=(), ticket=None, effects=effects)
 
 
 def has_loops_alone(loop: Loop) -> bool:
@@ -208,9 +203,8 @@ def _refuse(found: Tested) -> None:
         if task.effects.touched & moving:
             raise NotTiled(f"line {task.span.line} looks at what changes from one iteration to the next")
     names: dict[str, object] = {}
-    own = [(name, slot) for name, (slot, _) in found.scalars.items()]
     for task in (*found.serial, condition):
-        for name, thing in (*task.names.items(), *task.scalars, *task.results, *own):
+        for name, thing in (*task.names.items(), *task.scalars, *task.results, *found.scalars.items()):
             if names.setdefault(name, thing) != thing:
                 raise NotTiled(f"`{name}` stands for two things")
 
@@ -279,16 +273,16 @@ class ConvergingCode(TileCode):
         reductions = self.reductions().get(number)
         if reductions is None:
             return TileCode._function(self, number, stage)
-        statements, names = reductions.reassociable_sums()
-        arguments, body = self._nest(stage, InTile(stage).of(copied(statements)))
+        arguments, body = self._nest(stage, InTile(stage).statements())
         body = [*generated(*reductions.identities), *body, *generated(f"return {reductions.local}")]
-        names = {**stage.task.names, **reductions.own_names, **names, **BUILTINS}
+        names = {**stage.task.names, **reductions.own_names, **BUILTINS}
         return make_function(f"{stage.task.name}_sweep", arguments, body, names, stage.task.span)
 
 
-def in_one_block(task: Task, name: str, found: str, all_: str, shape: tuple[str, str], tiles: str, large: str) -> Task:
+def in_one_block(
+    reductions: ReductionCode, task: Task, name: str, found: str, all_: str, shape: tuple[str, str], tiles: str, large: str
+) -> Task:
     """What combines in ``all_``, of ``shape``, what the ``tiles`` found in the sweeps of a loop: on CUDA a block for each."""
-    reductions = ReductionCode(task, {})
     body = [
         *reductions.in_one_block(tiles, f"{found}[_sweep, _assume_ge(_part, 0)]"),
         *generated("if _lane == 0:", f"    {all_}[_sweep, _one] = {reductions.local}"),
@@ -325,15 +319,15 @@ def going_through(which: Tested, sweeps: int, found: Mapping[int, str], parts: s
             steps += copied(list(task.body))
             names |= task.names
             continue
-        reductions = ReductionCode(task, {})
+        reductions, slot = reduction_code(task, which.program), _variable(task).slot
         steps += generated(*reductions.of_parts(parts, f"{found[number]}[_sweep, _part]"))
         names |= reductions.own_names
-        if (name := ast.unparse(reductions.place)) in which.scalars:
-            conversion = which.scalars[name][1]
-            steps += generated(f"{name} = {conversion}({name})")
+        if slot is not None:
+            conversion = next(name for name, value in task.names.items() if isinstance(value, Cast) and value.slot == slot)
+            steps += generated(f"{slot.name} = {conversion}({slot.name})")
             names[conversion] = task.names[conversion]
     results = dict(pair for task in which.serial for pair in task.results)
-    results |= {name: slot for name, (slot, _) in which.scalars.items()}
+    results |= which.scalars
     scalars = dict(pair for task in (*which.serial, condition) for pair in task.scalars) | results
     kept = [*(name for name in results if name in which.carried), *dict.fromkeys(map(ast.unparse, which.elements))]
     # All names of arrays stand for what they stood for before, behind a block of sweeps.

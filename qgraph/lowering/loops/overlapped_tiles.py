@@ -50,7 +50,7 @@ from qgraph.lowering.loops.converging_tiles import (
 )
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stencils, stencils_in, stencils_of
-from qgraph.lowering.loops.tile_codegen import Attempt, TileCode
+from qgraph.lowering.loops.tile_codegen import Attempt, TileCode, reduction_code
 
 # Elements of a tile along each axis, the last one along memory, and of its halo on each side. Measured on a Zen 3 with 1 MiB of
 # L2 a core: tiles of two float64 arrays go through L3 then, and that is quicker than smaller ones, which compute more in halos.
@@ -179,7 +179,8 @@ class _Tiler:
             found = {number: self._found(loop, task, (rows, parts)) for number, task in which.reducing.items()}
             for name, tasks in combined.items():
                 for number, task in which.reducing.items():
-                    tasks.append(in_one_block(task, name, tiled[number], found[number], (rows, parts), tiles, large))
+                    code = reduction_code(task, self._program)
+                    tasks.append(in_one_block(code, task, name, tiled[number], found[number], (rows, parts), tiles, large))
         through = [going_through(which, sweeps, found, parts, state, before) for before in range(2)]
         body = (passes[0], *combined[""], through[0], passes[1], *combined["_back"], through[1], passes[2])
         blocks = replace(
@@ -195,7 +196,7 @@ class _Tiler:
 
     def _found(self, loop: Loop, task: Task, shape: tuple[str, str]) -> str:
         """A new array for what the tiles find in each sweep of a block; ``shape`` are host values."""
-        dtype = task.reductions[0].variables[0].dtype
+        dtype = reduction_code(task, self._program).dtype
         name = f"_found{len(self._program.temporaries) + len(self.temporaries)}"
         leaf = Leaf(name, f"results of line {task.span.line}", ArrayType(dtype, AXES, "C"))
         self.temporaries.append(Temporary(leaf, shape, loop.span))
@@ -217,8 +218,7 @@ class _Tiler:
         halo = stencils.halo(sweeps)
         for extents in (BLOCK_TILE_ALONE, *BLOCK_TILES):
             tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
-            shape = {"rows": BLOCK_ROWS, "lanes": BLOCK_LANES, "held": BLOCK_HELD}
-            code = BlockCode(*given, tile, halo, attempt=attempt, **shape)
+            code = BlockCode(*given, tile, halo, attempt=attempt, rows=BLOCK_ROWS, lanes=BLOCK_LANES, held=BLOCK_HELD)
             if extents == BLOCK_TILE_ALONE and code.kept <= BLOCK_HELD_ALONE:
                 continue
             if min(tile) > 0 and code.used <= self._shared:

@@ -43,6 +43,14 @@ class Attempt:
         return f"{self.found[number]}[{sweep}, _tile0 * {self.across} + _tile1]"
 
 
+def reduction_code(task: Task, program: Program) -> ReductionCode:
+    """The code of the reduction of ``task``: where it is a kernel scalar, of the kernel's float type and into a local."""
+    (variable,) = task.reductions[0].variables
+    if variable.slot is None:
+        return ReductionCode(task, {})
+    return ReductionCode(task, {variable.slot.name: program.float_type}, into=variable.slot.name)
+
+
 @dataclass(frozen=True, slots=True)
 class TileCode:
     """Writes what one iteration of a pass does.
@@ -66,7 +74,18 @@ class TileCode:
     @property
     def note(self) -> str:
         """What the plan says of it."""
-        return "what the block before this one left, where this one goes beyond the end" if self.copies else self._extent_note
+        if self.copies:
+            return "what the block before this one left, where this one goes beyond the end"
+        tile, halo, reach = (
+            " by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo), dict.fromkeys(self.stencils.reach))
+        )
+        extent = f"tiles of {tile} elements with a halo of {halo}, {reach} for each iteration"
+        return f"up to {self.sweeps} iterations in {extent}{self._where}"
+
+    @property
+    def _where(self) -> str:
+        """And where a tile is, if not in the cache."""
+        return ""
 
     @property
     def copies(self) -> bool:
@@ -76,14 +95,7 @@ class TileCode:
     def reductions(self) -> dict[int, ReductionCode]:
         """The code of what the loops compute that have a reduction, by number."""
         reducing = {} if self.attempt is None or self.attempt.empty else self.attempt.reducing
-        return {number: ReductionCode(task, {}) for number, task in reducing.items()}
-
-    @property
-    def _extent_note(self) -> str:
-        tile, halo, reach = (
-            " by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo), dict.fromkeys(self.stencils.reach))
-        )
-        return f"up to {self.sweeps} iterations in tiles of {tile} elements with a halo of {halo}, {reach} for each iteration"
+        return {number: reduction_code(task, self.program) for number, task in reducing.items()}
 
     @property
     def turn(self) -> str:

@@ -354,12 +354,14 @@ fmin, fmax = _extreme_of_two(largest=False, nan_wins=False), _extreme_of_two(lar
 
 
 def reassociable_extreme(*, largest: bool) -> Emitter:
-    """``min`` or ``max`` of two, without a word on nan and the sign of zero: LLVM vectorises it."""
+    """``min`` or ``max`` of two, without a word on nan and the sign of zero: LLVM vectorises it, and a GPU has it."""
     exact = builtin_max if largest else builtin_min
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         if not is_float(sig.return_type):
             return exact(context, builder, sig, args)
+        if context.libdevice and sig.return_type in (types.float32, types.float64):
+            return call_library(context, builder, "fmax" if largest else "fmin", sig.return_type, args)
         a, b = args
         flags = ("nnan", "nsz")
         return builder.select(builder.fcmp_ordered(">" if largest else "<", b, a, flags=flags), b, a, flags=flags)
