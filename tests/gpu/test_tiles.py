@@ -14,6 +14,7 @@ from tests.lowering.loops.test_converging_tiles import (
     a_norm,
     a_scalar,
     an_element,
+    around,
     bodies_first,
     largest,
     several,
@@ -157,7 +158,7 @@ def test_the_same_kernel_for_large_and_small_arrays(monkeypatch):
 
 @pytest.mark.without_bounds_check
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("function", [largest, swapped, several, bodies_first, twice])
+@pytest.mark.parametrize("function", [largest, swapped, several, bodies_first, twice, around])
 def test_loops_that_converge_end_where_plain_loops_end(function, dtype):
     """At any iteration of a block of sweeps, or far behind the first one."""
     fused, plain = (kernel_of(function, ("fuse", fuse)) for fuse in (True, False))

@@ -35,6 +35,9 @@ from qgraph.lowering.loops.tile_codegen import (
 from qgraph.records import dataclass
 from qgraph.source import copied
 
+# Where the rows and columns end that a tile owns, as a sweep is told.
+_ENDS = ("_ends0", "_ends1")
+
 
 @dataclass(frozen=True, slots=True)
 class BlockCode(TileCode):
@@ -127,10 +130,16 @@ class BlockCode(TileCode):
 
     def owned(self, stage: Stage, row: str, column: str) -> str:
         """The code of whether the iteration of a row and a column of the tile is for an element that it owns."""
-        first = [halo - anchor for halo, anchor in zip(self.halo, stage.anchor, strict=True)]
-        return " and ".join(
-            f"{low} <= {place} < {low + tile}" for low, place, tile in zip(first, (row, column), self.tile, strict=True)
-        )
+        first = (halo - anchor for halo, anchor in zip(self.halo, stage.anchor, strict=True))
+        return " and ".join(f"{low} <= {at} < {end}" for low, at, end in zip(first, (row, column), _ENDS, strict=True))
+
+    def _ends(self, stage: Stage) -> list[str]:
+        """The code of where what a tile owns ends, before the end of an axis that goes on as a periodic one."""
+        found = []
+        for axis, (place, anchor) in enumerate(zip(stage.places, stage.anchor, strict=True)):
+            end = f"{self.halo[axis] - anchor + self.tile[axis]}"
+            found.append(end if place.wraps is None else f"_min({end}, {wraps_at(stage, axis)} - _from{axis})")
+        return found
 
     def _of_block(self, number: int, code: ReductionCode) -> list[str]:
         """Lines that keep what the block found in each sweep: it has at least as many threads as there are sweeps."""
@@ -224,6 +233,7 @@ class BlockCode(TileCode):
                 ]
         given = [f"_assume_u32({bound})" for bound in bounds]
         given += ["_lane", "_part", *origins(), *(in_tile(stands[key]) for key in keys_of(stage)), *self.passed(stage)]
+        given += self._ends(stage) if number in self.reductions() else []
         call = f"{sweep_name(number)}({', '.join(given)})"
         if number in self.reductions():
             return in_warps(number, self.reductions()[number], call, "_sweeps - 1 - _left", self.lanes, self.threads[1])
@@ -272,6 +282,7 @@ class BlockCode(TileCode):
         names = {**({} if reduction is None else reduction.own_names), **task.names, **BUILTINS}
         arguments = [f"{bound}{axis}" for axis in range(AXES) for bound in ("_low", "_high")]
         arguments += ["_lane", "_part", *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
+        arguments += [] if reduction is None else _ENDS
         return make_function(f"{task.name}_sweep", arguments, [*begin, *body, *rows, *end], names, task.span)
 
 

@@ -161,8 +161,8 @@ def over_both_axes(which: Tested, stencils: Stencils) -> None:
         stage = stencils.stages[number]
         if any(place.axis is None for place in stage.places):
             raise NotTiled(f"the reduction of line {stage.task.span.line} is along an edge")
-        if any(place.wraps is not None for place in stage.places):
-            raise NotTiled(f"the reduction of line {stage.task.span.line} is over a periodic axis")
+        if any(place.wraps is not None and by for place, by in zip(stage.places, stage.anchor, strict=True)):
+            raise NotTiled(f"the reduction of line {stage.task.span.line} is over a periodic axis, beside where it writes")
 
 
 def begun(loop: Loop, large: str) -> Task:
@@ -252,11 +252,14 @@ class ConvergingCode(TileCode):
             each, (low, high) = stage.task.axes[place.axis], region(stage, axis)
             start, count = ast.unparse(each.start), ast.unparse(each.count)
             own = f"_own{axis} - {anchor[axis]} - _from{axis}"
+            # A periodic axis goes on beyond its end, which no tile owns.
+            around = place.wraps is not None
             lines += [
-                f"_begin{axis} = _max({start}, {low}) - _from{axis}",
-                f"_stop{axis} = _max(_min({start} + {count}, {high}) - _from{axis}, _begin{axis})",
+                f"_begin{axis} = {low if around else f'_max({start}, {low})'} - _from{axis}",
+                f"_stop{axis} = _max({high if around else f'_min({start} + {count}, {high})'} - _from{axis}, _begin{axis})",
                 f"_first{axis} = _min(_max({own}, _begin{axis}), _stop{axis})",
-                f"_last{axis} = _min(_max({own} + {self.tile[axis]}, _first{axis}), _stop{axis})",
+                f"_end = _min({own} + {self.tile[axis]}, {start} + {count} - _from{axis})",
+                f"_last{axis} = _min(_max(_end, _first{axis}), _stop{axis})",
             ]
         above, below = ("_begin0", "_first0"), ("_last0", "_stop0")
         middle, left, right, all_ = ("_first0", "_last0"), ("_begin1", "_first1"), ("_last1", "_stop1"), ("_begin1", "_stop1")

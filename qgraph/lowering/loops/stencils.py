@@ -11,6 +11,7 @@ from qgraph.ir.program import Loop, Program, Selection, Task, TaskStatement
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import names_in, parsed
 from qgraph.lowering.codegen.generated_names import walk
+from qgraph.lowering.loops.plain_indices import with_plain_indices
 from qgraph.records import dataclass
 
 # How many axes arrays in tiles have, and how many elements at least along each: loops over smaller ones run as they are.
@@ -196,6 +197,7 @@ def stencils_in(tasks: Sequence[Task], moving: frozenset[str], program: Program,
     known = {value.name: parsed(value.source) for value in program.host_values}
     # Arrays that change places have one shape, so one of them tells it.
     tiled = {name: leaves[key][0] for name, key in keys.items()} | {leaf: each[0] for each in leaves.values() for leaf in each}
+    tasks = [task if task.moves else with_plain_indices(task, tiled) for task in tasks]
     steps = [_trade(task, leaves) if task.moves else _stage(task, keys, _Indices(task, known, tiled)) for task in tasks]
     names = {key: next(name for name, its in keys.items() if its == key and (key in arrays) == (name == key)) for key in leaves}
     found = Stencils(tuple(_with_beyond(steps)), leaves, names, tuple(selections.values()))

@@ -107,17 +107,40 @@ def twice(u, v, res, tol, most):
     return total
 
 
+def around(u, v, res, tol, most):
+    """Periodic along both axes, in several ways to write it; the last tile goes on beyond the end."""
+    it = 0
+    total = 0
+    rows, columns = u.shape
+    while it < most:
+        res[0] = 0
+        for i in range(rows):
+            for j in range(columns):
+                below = i + 1 if i < rows - 1 else 0
+                left = columns - 1 if j == 0 else j - 1
+                v[i, j] = (u[i - 1, j] + 2 * u[below, j] + 3 * u[i, left] + u[i, (j + 1) % columns] + i - 2 * j) % 1009
+                res[0] += v[i, j]
+        u, v = v, u
+        total = (total + res[0]) % 65521
+        if total % 97 == tol:
+            break
+        it += 1
+    return total
+
+
 def arrays_of(shape, dtype=np.int64):
     return [np.random.default_rng(k).integers(0, 5000, shape).astype(dtype) for k in range(2)]
 
 
-@pytest.mark.parametrize("function", [largest, *thorough(swapped, several, bodies_first, twice)])
+@pytest.mark.parametrize("function", [largest, *thorough(swapped, several, bodies_first, twice), around])
 def test_they_end_where_plain_loops_end(rig, function):
     kernel = rig.kernel(function, fuse=True)
     assert "iterations in two passes over memory" in str(kernel.plan(*arrays_of((9, 9)), np.zeros(2, int), 3, 9))
     ends = set()
-    for shape in SHAPES:
-        for most in MOST:
+    # The simulator takes a second a call.
+    quick = rig.backend != "cpu"
+    for shape in SHAPES[1::2] if quick else SHAPES:
+        for most in MOST[1::2] if quick else MOST:
             for tol in (0, 40, 700) if most == 1000 else (0,):
                 got, expected = ([*arrays_of(shape), np.full(2, 5)] for _ in range(2))
                 theirs = kernel.reference(*expected, tol, most)
@@ -125,7 +148,7 @@ def test_they_end_where_plain_loops_end(rig, function):
                 for mine, plain in zip(got, expected, strict=True):
                     np.testing.assert_array_equal(mine, plain, err_msg=f"{shape}, {tol}, {most}")
                 ends.add(theirs)
-    assert len(ends) > 7
+    assert len(ends) > (2 if quick else 7)
 
 
 def an_element(u, v, res, tol):
