@@ -4319,7 +4319,27 @@ def an_array_unpacked_into_elements():
     def kernel(x, y):
         x[0], x[1] = same_array(y)
 
-    return kernel, (floats(), floats(2))
+    return kernel, (floats(), floats(3))
+
+
+@bad(SYNTAX)
+def a_row_unpacked_into_too_few_names():
+    def kernel(x, y):
+        for i in range(y.shape[0]):
+            a, b = y[i]
+            x[i] = a + b
+
+    return kernel, (floats(), np.ones((5, 3)))
+
+
+@bad(SYNTAX)
+def a_part_of_unknown_length_unpacked():
+    def kernel(x, y):
+        for i in range(y.shape[0]):
+            a, b = y[i, :2]
+            x[i] = a + b
+
+    return kernel, (floats(), np.ones((5, 3)))
 
 
 @bad(SYNTAX)

@@ -339,3 +339,71 @@ def test_elements_that_are_selected_may_be_any(rig):
     assert "the element that `x[columns[r:]]` means is known only when it runs" in plan
     with pytest.raises(qgraph.KernelSyntaxError, match="is no integer and no slice"):
         rig.kernel(by_floats).plan(*(rig.device(numbers(4)) for _ in range(3)))
+
+
+@qgraph.func
+def product_of(row):
+    first, second = row
+    return first * second
+
+
+def unpacked(pairs, planes, x):
+    """In loops, in a func, at kernel level, and of what the kernel makes; rows of several axes too."""
+    a, b = pairs[0]
+    twice = pairs * 2
+    for i in range(pairs.shape[0]):
+        first, second = pairs[i]
+        row = pairs[i, :]
+        third, fourth = row
+        x[i, 0], x[i, 1] = twice[i]
+        x[i, 2] = first * second + third - fourth + product_of(pairs[i]) + a
+    for i, (left, right) in enumerate(pairs):
+        x[i, 3] = left - 2 * right + b
+    for k in qgraph.serial(range(pairs.shape[0])):
+        c, d = pairs[k]
+        x[k, 4] = c + 10 * d
+        c, d = d, c
+        x[k, 5] = c + 10 * d
+    for i in range(planes.shape[0]):
+        upper, lower = planes[i]
+        for j in range(planes.shape[2]):
+            x[i, 6] += upper[j] - 3 * lower[j]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_rows_are_unpacked(check, dtype):
+    def args():
+        return np.arange(8).reshape(4, 2).astype(dtype), np.arange(24).reshape(4, 2, 3).astype(dtype), np.ones((4, 7), dtype)
+
+    check(unpacked, args)
+
+
+def made(pairs, x):
+    twice = pairs * 2
+    for i in range(pairs.shape[0]):
+        first, second = twice[i]
+        x[i] = first + second
+
+
+def of_several_axes(planes, x):
+    for i in range(planes.shape[0]):
+        upper, lower = planes[i]
+        x[i] = upper[0] + lower[0]
+
+
+def in_order(pairs, x):
+    for k in qgraph.serial(range(pairs.shape[0])):
+        first, second = pairs[k]
+        x[k] = first + second
+
+
+@pytest.mark.parametrize("function", [made, of_several_axes, in_order])
+@pytest.mark.parametrize("length", [1, 3])
+def test_rows_of_another_length_are_refused_as_python_does(rig, function, length):
+    kernel = rig.kernel(function)
+    shape = (4, length, 2) if function is of_several_axes else (4, length)
+    with pytest.raises(ValueError, match="unpack"):
+        kernel.reference(np.ones(shape), np.ones(4))
+    with pytest.raises((ValueError, qgraph.KernelSyntaxError), match="unpacked into 2 names"):
+        rig.run(kernel, np.ones(shape), np.ones(4))
+        qgraph.synchronize()

@@ -17,6 +17,7 @@ from qgraph.frontend.arrays.selections import assign_selection, assign_selection
 from qgraph.frontend.arrays.sparse_products import assign_sparse_product
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.bodies.progress import check_progress, is_progress
+from qgraph.frontend.bodies.row_elements import row_parts
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.elementwise import check_in_place
@@ -183,7 +184,7 @@ def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
             assign_slice(region, scope, node, node.target, node.value)
         return
     if _stores_elements(node.target) and not has_calls(region, scope, node.value):
-        _fitting(scope, node.target, node.value)
+        _fitting(region, scope, node.target, node.value)
         region.run(scope).statement(scope, node)
         return
     assign(region, scope, as_assignment(node))
@@ -262,11 +263,11 @@ def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
     node = copy.copy(node)
     node.value = evaluated(region, scope, node.value)
     for target in node.targets:
-        node.value = _fitting(scope, target, node.value)
+        node.value = _fitting(region, scope, target, node.value)
     region.run(scope).statement(scope, node)
 
 
-def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
+def _fitting(region: Region, scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
     """``value`` for elements: a number for one, and for a tuple of them a tuple that is written out."""
     if not isinstance(target, ast.Tuple):
         if rank(scope, value) and not rank(scope, target):
@@ -276,14 +277,14 @@ def _fitting(scope: Scope, target: ast.expr, value: ast.expr) -> ast.expr:
                 "assign to a part of the array, `y[:] = ...`, or take one element, `x[0]`",
             )
         return value
-    parts = _unpacked(scope, target, value)
+    parts = _unpacked(region, scope, target, value)
     if parts is None:
         return value
-    elements = [_fitting(scope, each, part) for each, part in zip(target.elts, parts, strict=True)]
+    elements = [_fitting(region, scope, each, part) for each, part in zip(target.elts, parts, strict=True)]
     return ast.copy_location(ast.Tuple(elements, ast.Load()), value)
 
 
-def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr] | None:
+def _unpacked(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr] | None:
     """The parts of ``value``, as many as ``target`` has; None for what a device function may give as a tuple."""
     cls, _ = structure_of(scope, value) or (tuple, [])
     # Python unpacks no dataclass.
@@ -292,17 +293,19 @@ def _unpacked(scope: Scope, target: ast.Tuple, value: ast.expr) -> list[ast.expr
             f"`{as_written(value)}` is a {cls.__name__}, and no tuple that can be unpacked", value, "name its fields"
         )
     parts = tuple_parts(scope, value)
+    if parts is None and rank(scope, value) == 1 and not isinstance(value, ast.Call):
+        parts = row_parts(scope, region.unit, value, len(target.elts))
     if parts is not None and len(parts) != len(target.elts):
         raise scope.error(f"{len(parts)} values for {len(target.elts)} names", value, "unpack as many as there are")
     if parts is None and (rank(scope, value) or not isinstance(value, ast.Call)):
-        hint = "unpack a tuple, a shape, or what a func returns; of an array name its parts: a, b = x[0], x[1]"
+        hint = "unpack a tuple, a shape, a row of an argument, or what a func returns"
         numbers = isinstance(value, ast.Call) and unsupported_functions.of_numbers(known_object(scope, value.func))
         raise scope.error(f"`{as_written(value)}` cannot be unpacked at kernel level", value, numbers or hint)
     return parts
 
 
 def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
-    parts = _unpacked(scope, target, value)
+    parts = _unpacked(region, scope, target, value)
     pairs = [] if parts is None else flattened(scope, target, parts)
     if pairs:
         target = ast.copy_location(ast.Tuple([element for element, _ in pairs], ast.Store()), target)

@@ -96,6 +96,9 @@ class _Rewriter(ProgressResolution, VectorResolution):
     # --- assignments ---------------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
+        written = self.with_parts(node)
+        if written != [node]:
+            return self.block(written)
         stored = self.vector_assignment(node)
         if stored is not None:
             return stored

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from qgraph.frontend.bodies.value_resolution import at
-from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.indexing import is_whole, word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, rank
+from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
 from qgraph.ir.trees import assign, is_none, load, parts_of
 from qgraph.operations import intrinsics
 from qgraph.operations.vectors import Shape
 from qgraph.records import dataclass
-from qgraph.source import copied, nodes_of, standing_for
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
@@ -35,6 +38,64 @@ def taken_apart(scope: Scope, node: ast.expr) -> tuple[ast.expr, list[ast.expr]]
         indices[:0] = _without_wholes(node)
         node = node.value
     return node, indices
+
+
+@dataclass(frozen=True, slots=True)
+class LastAxes:
+    """The extents of an array's last axes, as far as they are known, and the path of the argument that may tell more."""
+
+    tail: Shape
+    path: str
+
+
+def last_axes(scope: Scope, unit: ProgramBuilder, node: ast.expr) -> LastAxes | None:
+    """What is known of a part of an array that has its last axes; None for any other part."""
+    base, indices = taken_apart(scope, node)
+    if any(isinstance(each, ast.Slice) or is_new_axis(scope, each) for each in indices):
+        return None
+    match known(scope, base):
+        case LeafRef(leaf=Leaf(type=ArrayType(tail=tail)) as leaf):
+            return LastAxes(tail, _path(unit, leaf))
+        case ViewRef(leaf=Leaf(type=ArrayType(ndim=ndim, tail=tail)) as leaf, along=along):
+            left = along[len(indices) :]
+            axes = [*range(ndim - len(left), ndim)]
+            whole = [each.axis for each in left] == axes and all(map(is_whole, left))
+            return LastAxes(tail, _path(unit, leaf)) if whole else None
+        case Private(array=ArrayType(tail=tail), rows_of=path):
+            return LastAxes(tail, path)
+    return None
+
+
+def _path(unit: ProgramBuilder, leaf: Leaf) -> str:
+    """The path of the argument that tells the extents of ``leaf``; "" where none does."""
+    made = any(each.leaf.name == leaf.name for each in unit.temporaries)
+    return unit.like.get(leaf.name, "") if made else leaf.path
+
+
+def row_parts(scope: Scope, unit: ProgramBuilder, node: ast.expr, count: int) -> list[ast.expr] | None:
+    """The elements of a row of an array that is unpacked into ``count`` names; None where its length is not known.
+
+    Raises:
+        TailFound: how many there are will be known when the kernel is compiled for that.
+        KernelSyntaxError: there are more or fewer, or it is no whole row.
+    """
+    found = last_axes(scope, unit, node)
+    if found is None:
+        words = f"`{as_written(node)}` is unpacked into {count} names, and its length is not known before the call"
+        raise scope.error(words, node, "unpack a whole row, `x[i]`, or name its elements: a, b = x[0], x[1]")
+    if not found.tail:
+        if found.path:
+            raise TailFound(found.path, 1)
+        return None
+    if found.tail[-1] != count:
+        words = f"`{as_written(node)}` has {found.tail[-1]} elements, and is unpacked into {count} names"
+        raise scope.error(words, node, "unpack as many as there are")
+    return parts_of_row(node, count)
+
+
+def parts_of_row(node: ast.expr, count: int) -> list[ast.expr]:
+    """The elements of a row of so many."""
+    return [item(node, (place,)) for place in range(count)]
 
 
 def _without_wholes(node: ast.Subscript) -> list[ast.expr]:

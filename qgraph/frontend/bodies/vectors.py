@@ -17,7 +17,15 @@ from typing import Any
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.bodies.array_expressions import array_of
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
-from qgraph.frontend.bodies.row_elements import item, places_of_rows, taken_apart
+from qgraph.frontend.bodies.row_elements import (
+    item,
+    last_axes,
+    parts_of_row,
+    places_of_rows,
+    row_parts,
+    shape_along,
+    taken_apart,
+)
 from qgraph.frontend.bodies.tuples_of_vectors import (
     Kind,
     given,
@@ -31,20 +39,19 @@ from qgraph.frontend.bodies.tuples_of_vectors import (
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.indexing import is_whole, word
-from qgraph.frontend.inference.ranks import is_new_axis, known, known_object, may_be_tuple, rank
-from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, LeafRef, Private, StructRef, Value, ViewRef
+from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, rank
+from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, Private, StructRef, Value
 from qgraph.frontend.names.foreign_calls import fields_of
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.argument_types import ArrayType, Leaf, TailFound, names_its_fields
+from qgraph.ir.argument_types import TailFound, names_its_fields
 from qgraph.ir.trees import assign, at_place, load, operands_of, parts_of, with_operands
 from qgraph.language import Func
 from qgraph.operations import random_numbers, vectors
 from qgraph.operations.table import OPERATIONS, is_one_of
 from qgraph.operations.vectors import Shape
-from qgraph.records import dataclass
 from qgraph.source import as_written, nodes_of, standing_for
 
 _MAKERS = (vectors.vec, vectors.mat)
@@ -60,6 +67,12 @@ def makes_vectors(source: SourceFunction, seen: frozenset[object] = frozenset())
             if isinstance(called, Func) and called not in seen and makes_vectors(called.source, seen | {called}):
                 return True
     return False
+
+
+def unpacks(source: SourceFunction) -> bool:
+    """Whether a function assigns to several names what is not written as a tuple, which may be a row of an array."""
+    assigned = (node for node in nodes_of(source.tree) if isinstance(node, ast.Assign))
+    return any(isinstance(node.targets[0], ast.Tuple) and not isinstance(node.value, ast.Tuple) for node in assigned)
 
 
 def _called(source: SourceFunction, node: ast.expr) -> object:
@@ -86,14 +99,6 @@ def _is_one(scope: Scope, node: ast.expr) -> bool:
 def _holds_vectors(bound: Binding) -> bool:
     children = bound.children.values() if isinstance(bound, StructRef) else ()
     return bool(kind_of_binding(bound)) or any(map(_holds_vectors, children))
-
-
-@dataclass(frozen=True, slots=True)
-class _LastAxes:
-    """The extents of an array's last axes, as far as they are known, and the path of the argument that may tell more."""
-
-    tail: Shape
-    path: str
 
 
 class VectorResolution(ArrayResolution):
@@ -233,7 +238,7 @@ class VectorResolution(ArrayResolution):
             )
         if isinstance(node, (ast.BinOp, ast.UnaryOp)):
             return self._extents(next(each for each in operands_of(node) if rank(self._scope, each) == axes))
-        found = self._last_axes(node)
+        found = last_axes(self._scope, self._body.unit, node)
         if found is not None and len(found.tail) >= axes:
             return found.tail[len(found.tail) - axes :]
         if found is not None and found.path:
@@ -244,39 +249,35 @@ class VectorResolution(ArrayResolution):
             "take a whole row of an argument, `x[i]`, or write the components: qgraph.vec(a[0], a[1])",
         )
 
-    def _last_axes(self, node: ast.expr) -> _LastAxes | None:
-        """What is known of a part of an array that has its last axes; None for any other part."""
-        base, indices = taken_apart(self._scope, node)
-        if any(isinstance(each, ast.Slice) or is_new_axis(self._scope, each) for each in indices):
-            return None
-        match known(self._scope, base):
-            case LeafRef(leaf=Leaf(type=ArrayType(tail=tail)) as leaf):
-                return _LastAxes(tail, self._path(leaf))
-            case ViewRef(leaf=Leaf(type=ArrayType(ndim=ndim, tail=tail)) as leaf, along=along):
-                path = self._path(leaf)
-                left = along[len(indices) :]
-                axes = [*range(ndim - len(left), ndim)]
-                return _LastAxes(tail, path) if [each.axis for each in left] == axes and all(map(is_whole, left)) else None
-            case Private(array=ArrayType(tail=tail), rows_of=path):
-                return _LastAxes(tail, path)
-        return None
-
-    def _path(self, leaf: Leaf) -> str:
-        """The path of the argument that tells the extents of ``leaf``; "" where none does."""
-        unit = self._body.unit
-        made = any(each.leaf.name == leaf.name for each in unit.temporaries)
-        return unit.like.get(leaf.name, "") if made else leaf.path
+    def with_parts(self, node: ast.Assign) -> list[ast.stmt]:
+        """``node``, where it unpacks a row of an array, with the elements of that, behind a check that there are as many."""
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value):
+                starred = any(isinstance(each, ast.Starred) for each in elements)
+                axes = rank(self._scope, value)
+                if starred or not axes or isinstance(value, ast.Call) or self.shape(value) is not None:
+                    return [node]
+                parts = row_parts(self._scope, self._body.unit, value, len(elements)) if axes == 1 else None
+                unpacked_row = ast.Assign(node.targets, ast.Tuple(parts or parts_of_row(value, len(elements)), ast.Load()))
+                if parts is not None:
+                    return [at_place(unpacked_row, node)]
+                base = taken_apart(self._scope, value)[0]
+                length, count = shape_along(base, rank(self._scope, base) - axes), len(elements)
+                error = word(self._scope, ValueError, ast.Constant(f"unpacked into {count} names"))
+                check = ast.If(ast.Compare(length, [ast.NotEq()], [ast.Constant(count)]), [ast.Raise(error, None)], [])
+                return [at_place(check, node), at_place(unpacked_row, node)]
+        return [node]
 
     def _as_row(self, bound: Private, node: ast.expr) -> Private:
         """``bound``, which is ``node``, with what is known of its last axes."""
-        found = self._last_axes(node) if bound.array is not None else None
+        found = last_axes(self._scope, self._body.unit, node) if bound.array is not None else None
         if found is None or bound.array is None:
             return bound
         return replace(bound, array=replace(bound.array, tail=found.tail[-bound.array.ndim :]), rows_of=found.path)
 
     def _note_arrays(self, node: ast.Assign) -> None:
         super()._note_arrays(node)
-        if not self.has_vectors:
+        if not (self.has_vectors or self._scope.asked(unpacks, self._scope.source)):
             return
         for target, value in (pair for each in node.targets for pair in _pairs(each, node.value)):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
@@ -413,7 +414,9 @@ class VectorResolution(ArrayResolution):
         if kind:
             return given(bound, kind)
         return (
-            self._as_row(array_of(self._scope, "", argument), argument) if self._scope.asked(makes_vectors, source) else bound
+            self._as_row(array_of(self._scope, "", argument), argument)
+            if any(self._scope.asked(question, source) for question in (makes_vectors, unpacks))
+            else bound
         )
 
     def _store(self, node: ast.Assign | ast.AugAssign, target: ast.expr, shape: Shape) -> list[ast.stmt]:
