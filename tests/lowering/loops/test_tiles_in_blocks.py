@@ -143,6 +143,25 @@ def test_what_was_stored_is_rounded(rig, small_tiles):
         np.testing.assert_allclose(mine, theirs, rtol=1e-12)
 
 
+def beside(u, v, a, b, c, n):
+    """Arrays change places in one statement, and some of them no loop touches: after three iterations, not after two."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + u[i, j + 1]) % 1009
+        u, v, a, b, c = v, u, b, c, a
+    a[0] = 10
+    b[0] = 20
+    c[0] = 30
+
+
+def test_others_that_change_places_in_one_statement(rig, small_tiles):
+    kernel = rig.kernel(beside, fuse=True)
+    arrays = [np.random.default_rng(k).integers(0, 1000, (20, 31)) for k in range(2)]
+    assert "names arrays that the loops do not" in str(kernel.plan(*arrays, *np.zeros((3, 4)), 9))
+    for count in (9, 22):
+        rig.compare(kernel, lambda count=count: (*(array.copy() for array in arrays), *np.zeros((3, 4)), count))
+
+
 def with_a_smaller_array(u, v, k, n):
     """What loops only look at is not in tiles, and may end before a tile does."""
     for _ in qgraph.serial(range(n)):
