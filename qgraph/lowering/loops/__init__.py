@@ -7,7 +7,8 @@ what it needs is that plus the offsets of its accesses. A body that needs ``r`` 
 ``k * r`` for ``k`` iterations. ``tile_codegen.py`` writes a pass, ``block_codegen.py`` one for CUDA, where a block of threads
 has a tile in shared memory, and ``register_tiles.py`` what it does far from every edge. All tiles compute what they share from
 the same values by the same statements, so each element has the bits of the plain loop. Along a periodic axis a tile holds
-copies of what lies beyond the end. ``converging_tiles.py`` has loops that test in each iteration how far they are.
+copies of what lies beyond the end. ``converging_tiles.py`` has loops that test in each iteration how far they are,
+and ``going_beyond.py`` says what these may do in iterations beyond the last one.
 
 ``neighbours.py`` comes last: ``(i + 1) % n`` becomes a comparison, behind whoever has to see that an axis is periodic.
 """

@@ -48,6 +48,7 @@ from qgraph.lowering.loops.converging_tiles import (
     over_both_axes,
     tested,
 )
+from qgraph.lowering.loops.going_beyond import may_go_beyond
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
 from qgraph.lowering.loops.tile_codegen import Attempt, TileCode
@@ -156,6 +157,8 @@ class _Tiler:
         which = tested(loop, self._program)
         stencils = stencils_in(which.tasks, loop.condition.effects.writes, self._program, self._arrays)
         over_both_axes(which, stencils)
+        for stage in stencils.stages:
+            may_go_beyond(stage)
         sweeps = self._sweeps(stencils)
         large, others = self._others(loop, stencils, which.reducing)
         plain = self._code(stencils, sweeps, others, "", ConvergingCode, Attempt(which.reducing, {}, ""))

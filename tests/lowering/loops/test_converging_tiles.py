@@ -313,6 +313,54 @@ def over_three_axes(u, v, res, tol, most):
         it += 1
 
 
+def its_elements_are_indices(u, v, res, tol, most):
+    """The loop ends before they lie beyond the end."""
+    it = 0
+    res[0] = 0
+    while res[0] < res.shape[0] - 1 and it < most:
+        for i, j in qgraph.ndrange(*u.shape):
+            x = u[i, j] + 1
+            v[i, j] = x + tol[x]
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+            res[0] = max(res[0], v[i, j])
+        it += 1
+
+
+def its_elements_are_bounds(u, v, res, tol, most):
+    """The loop ends before there is one with which the loop inside of it would not."""
+    it = 0
+    res[0] = 9
+    while res[0] > tol and it < most:
+        res[0] = 1000
+        for i, j in qgraph.ndrange(*u.shape):
+            x = u[i, j]
+            while x < 64:
+                x = x * 2
+            v[i, j] = u[i, j] - x // 64
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+            res[0] = min(res[0], v[i, j])
+        it += 1
+
+
+@qgraph.func
+def element_of(array, i):
+    return array[i]
+
+
+def handed_on(u, v, res, tol, most):
+    it = 0
+    res[0] = 0
+    while res[0] < 39 and it < most:
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] + 1 + element_of(tol, u[i, j] + 1)
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+            res[0] = max(res[0], v[i, j])
+        it += 1
+
+
 NOT_TILED = {
     history: "writes elements that no reduction computes",
     with_its_number: "looks at what changes from one iteration to the next",
@@ -324,13 +372,17 @@ NOT_TILED = {
     along_an_edge: "is along an edge",
     along_a_diagonal: "is not over rows and columns",
     over_three_axes: "is not over rows and columns",
+    its_elements_are_indices: "computes indices from what changes from one iteration to the next",
+    its_elements_are_bounds: "has a loop inside whose end depends on what changes from one iteration to the next",
+    handed_on: "hands to `element_of`, which has loops or indices, what changes from one iteration to the next",
 }
 
 
 @pytest.mark.parametrize("function", NOT_TILED)
 def test_what_does_not_run_in_tiles_says_why(function):
     dtype = {a_product: np.float64, two_types: np.float32}.get(function, np.int64)
-    args = (np.ones((9, 9), dtype), np.ones((9, 9), dtype), np.ones(40, dtype), 1, 9)
+    tol = np.zeros(40, int) if function in (its_elements_are_indices, handed_on) else 1
+    args = (np.ones((9, 9), dtype), np.ones((9, 9), dtype), np.ones(40, dtype), tol, 9)
     plan = str(qgraph.kernel(fuse=True, backend="cpu")(function).plan(*args))
     assert "one sweep for a pass over memory: " in plan
     assert NOT_TILED[function] in plan
