@@ -8,8 +8,9 @@ what it needs is that plus the offsets of its accesses. A body that needs ``r`` 
 has a tile in shared memory, and ``register_tiles.py`` what it does far from every edge. All tiles compute what they share from
 the same values by the same statements, so each element has the bits of the plain loop. Along a periodic axis a tile holds
 copies of what lies beyond the end; ``plain_indices.py`` sees such axes in choices. ``converging_tiles.py`` has loops that test
-in each iteration how far they are: a pass keeps what each of its sweeps found, and is dropped where the loop ends within it.
-``sure_floats.py`` tells which kernel scalars have a type that is known before lowering infers any.
+in each iteration how far they are: a pass keeps what each of its sweeps found, and is dropped where the loop ends within it;
+``going_beyond.py`` says what iterations beyond the last one may do. ``sure_floats.py`` tells which kernel scalars have a type
+that is known before lowering infers any.
 
 ``neighbours.py`` comes last: ``(i + 1) % n`` becomes a comparison, behind whoever has to see that an axis is periodic.
 """

@@ -10,10 +10,11 @@ import numpy as np
 
 from qgraph.ir.blocks import STATIC_SHARED, shared_place
 from qgraph.ir.functions import Function
-from qgraph.ir.trees import load
+from qgraph.ir.program import Cast
+from qgraph.ir.trees import call_of, load
 from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import stored_in
-from qgraph.lowering.codegen.generated_names import Statements, generated, indented, shared_arrays, walk
+from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, Statements, generated, indented, shared_arrays, walk
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile, in_warps, of_warps, runs_together
@@ -279,7 +280,8 @@ class BlockCode(TileCode):
             *start, f"_first = _assume_u32(_low0 + _part * {self.rows})", f"if _first >= _high0: return {each.kept}"
         )
         end = generated(f"return {each.kept}")
-        names = {**({} if reduction is None else reduction.own_names), **task.names, **BUILTINS}
+        own_names = {} if reduction is None else reduction.own_names
+        names = {**own_names, **dict(each.casts.values()), **task.names, **BUILTINS}
         arguments = [f"{bound}{axis}" for axis in range(AXES) for bound in ("_low", "_high")]
         arguments += ["_lane", "_part", *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
         arguments += [] if reduction is None else _ENDS
@@ -306,6 +308,15 @@ class _InBlock:
 
     def _offset(self, access: Access) -> int:
         return access.places[0].offset * self._columns + access.places[1].offset
+
+    @property
+    def casts(self) -> dict[str, tuple[str, Cast]]:
+        """By the tiles that the loop writes: the conversion to the type of an element, and the name of it."""
+        written = {access.array for access in self._stage.accesses if access.writes}
+        types = {key: str(np.dtype(self._code.arrays[self._code.stencils.leaves[key][0]].dtype)) for key in written}
+        return {
+            in_tile(key): (f"_to_{dtype}_element", ELEMENT_CASTS.get(dtype, Cast(None, dtype))) for key, dtype in types.items()
+        }
 
     def variables(self, row: str) -> Statements:
         """The loop's own variables, where they are used."""
@@ -351,7 +362,11 @@ class _InBlock:
         for row in range(self._code.rows):
             new = {name: f"_row{row}_{name}" for name in own}
             # A row of another thread is that thread's.
-            statements, stores = _stores_apart(self.statements(row, f"_skip <= {row} and "), f"_row{row}_stored")
+            statements, stores = _stores_apart(
+                self.statements(row, f"_skip <= {row} and "),
+                f"_row{row}_stored",
+                {each: cast for each, (cast, _) in self.casts.items()},
+            )
             together += renamed([*self.variables(f"(_row + {row})"), *statements], new)
             if not stores:
                 continue
@@ -362,8 +377,11 @@ class _InBlock:
         )
 
 
-def _stores_apart(statements: Sequence[ast.stmt], name: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Plain statements that leave what they would store under names, and look there for it, and the stores."""
+def _stores_apart(statements: Sequence[ast.stmt], name: str, casts: Mapping[str, str]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Plain statements that leave what they would store under names, and look there for it, and the stores.
+
+    ``casts``: names of conversions to the types of arrays, which round what is stored.
+    """
     before: list[ast.stmt] = []
     stores: list[ast.stmt] = []
     stored = _Stored({})
@@ -381,6 +399,8 @@ def _stores_apart(statements: Sequence[ast.stmt], name: str) -> tuple[list[ast.s
                 before.append(statement)
                 continue
         own = stored.names[ast.unparse(target)] = f"{name}{len(stores)}"
+        assert isinstance(target.value, ast.Name)
+        value = ast.copy_location(call_of(casts[target.value.id], value), statement)
         before.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(own, ast.Store()), target)], value), statement))
         kept = ast.copy_location(ast.Name(own, ast.Load()), target)
         stores.append(ast.copy_location(ast.Assign([target], kept), statement))

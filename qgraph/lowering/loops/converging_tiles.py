@@ -161,6 +161,8 @@ def over_both_axes(which: Tested, stencils: Stencils) -> None:
         stage = stencils.stages[number]
         if any(place.axis is None for place in stage.places):
             raise NotTiled(f"the reduction of line {stage.task.span.line} is along an edge")
+        if not len({place.axis for place in stage.places}) == len(stage.task.axes) == AXES:
+            raise NotTiled(f"the reduction of line {stage.task.span.line} is not over rows and columns")
         if any(place.wraps is not None and by for place, by in zip(stage.places, stage.anchor, strict=True)):
             raise NotTiled(f"the reduction of line {stage.task.span.line} is over a periodic axis, beside where it writes")
 

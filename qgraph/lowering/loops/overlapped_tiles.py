@@ -13,7 +13,7 @@ The scheme is the overlapped tiling of Krishnamoorthy et al., "Effective automat
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,8 +48,9 @@ from qgraph.lowering.loops.converging_tiles import (
     over_both_axes,
     tested,
 )
+from qgraph.lowering.loops.going_beyond import may_go_beyond
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
-from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stencils, stencils_in, stencils_of
+from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
 from qgraph.lowering.loops.tile_codegen import Attempt, TileCode, reduction_code
 
 # Elements of a tile along each axis, the last one along memory, and of its halo on each side. Measured on a Zen 3 with 1 MiB of
@@ -156,8 +157,10 @@ class _Tiler:
         which = tested(loop, self._program)
         stencils = stencils_in(which.tasks, loop.condition.effects.writes, self._program, self._arrays)
         over_both_axes(which, stencils)
+        for stage in stencils.stages:
+            may_go_beyond(stage)
         sweeps = self._sweeps(stencils)
-        large, others = self._others(loop, stencils)
+        large, others = self._others(loop, stencils, which.reducing)
         plain = self._code(stencils, sweeps, others, "", ConvergingCode, Attempt(which.reducing, {}, ""))
         axes = self._axes(loop, stencils, plain.tile)
         sources = {each.name: f"({each.source})" for each in self.host_values}
@@ -237,14 +240,15 @@ class _Tiler:
             return f"{leaf}.shape[{axis}]"
         return f"({next(value.source for value in self._program.host_values if value.name == own[leaf][axis])})"
 
-    def _others(self, loop: Loop, stencils: Stencils) -> tuple[str, dict[str, str]]:
+    def _others(self, loop: Loop, stencils: Stencils, reducing: Iterable[int] = ()) -> tuple[str, dict[str, str]]:
         """The host value that says whether a launch runs in tiles, and the arrays of the kernel's own, by key."""
         shapes = {key: [self._extent(leaves[0], axis) for axis in range(AXES)] for key, leaves in stencils.leaves.items()}
         types = {key: self._arrays[leaves[0]] for key, leaves in stencils.leaves.items()}
         size = " + ".join(f"{np.dtype(types[key].dtype).itemsize} * {' * '.join(shapes[key])}" for key in shapes)
         least = ", ".join(extent for shape in shapes.values() for extent in shape)
         is_large = f"{size} >= {LARGE if self._shared is None else BLOCK_LARGE} and min({least}) >= {LEAST_EXTENT}"
-        is_large += "".join(f" and {each}" for each in self._all_around(stencils))
+        more = (*self._all_around(stencils), *self._all_owned(stencils, [stencils.stages[number] for number in reducing]))
+        is_large += "".join(f" and {each}" for each in more)
         large = self._host(f"1 if {is_large} else 0", loop, "large arrays")
         paths = {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
         others = {}
@@ -271,6 +275,17 @@ class _Tiler:
                 extents.append(sources.get(count, count))
             if len(dict.fromkeys(extents)) > 1:
                 yield " == ".join(dict.fromkeys(extents))
+
+    def _all_owned(self, stencils: Stencils, stages: Sequence[Stage]) -> Iterator[str]:
+        """Conditions under which each iteration of some loops is for an element of some array, and so for one of a tile."""
+        sources = {each.name: f"({each.source})" for each in self._program.host_values}
+        for axis in range(AXES):
+            extents = ", ".join(self._extent(leaves[0], axis) for leaves in stencils.leaves.values())
+            for stage in stages:
+                number = stage.places[axis].axis
+                assert number is not None
+                start, count = (ast.unparse(each) for each in (stage.task.axes[number].start, stage.task.axes[number].count))
+                yield f"{start} + {sources.get(count, count)} + {stage.anchor[axis]} <= max({extents}, 0)"
 
     def _axes(self, loop: Loop, stencils: Stencils, tiles: tuple[int, ...]) -> tuple[Axis, ...]:
         """The loop over tiles: as many as cover every array."""

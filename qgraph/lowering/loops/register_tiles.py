@@ -370,11 +370,11 @@ def _refuse_stage(stage: Stage) -> None:
     for node in inner:
         if not isinstance(node, ast.Subscript) or id(node) in known:
             continue
-        if id(node) not in own or not unknown.isdisjoint(_values_in(node.slice)):
+        if id(node) not in own or not unknown.isdisjoint(values_in(node.slice)):
             raise NotInRegisters(f"{line} computes indices")
 
 
-def _values_in(node: ast.AST) -> set[str]:
+def values_in(node: ast.AST) -> set[str]:
     """The names under ``node``, but those of arrays that are only asked for what they say of themselves."""
     asked = {id(each.value) for each in nodes_of(node) if isinstance(each, ast.Attribute)}
     return {each.id for each in nodes_of(node) if isinstance(each, ast.Name) and id(each) not in asked}

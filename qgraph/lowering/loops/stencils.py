@@ -257,7 +257,7 @@ def _trade(task: Task, leaves: Mapping[str, tuple[str, ...]]) -> Trade:
     for slot, source in task.moves:
         if not isinstance(source, Slot):
             raise NotTiled(f"line {task.span.line} gives a name one array always")
-        if slot.name in leaves:
+        if slot.name != source.name:
             sources[slot.name] = source.name
     if not sources or not leaves.keys() >= {*sources, *sources.values()} or {*sources} != {*sources.values()}:
         raise NotTiled(f"line {task.span.line} names arrays that the loops do not")

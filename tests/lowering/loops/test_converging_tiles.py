@@ -308,6 +308,82 @@ def along_an_edge(u, v, res, tol, most):
             u[0, j] = v[0, j]
 
 
+def along_a_diagonal(u, v, res, tol, most):
+    it = 0
+    res[0] = tol + 1
+    while res[0] > tol and it < most:
+        res[0] = 0
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+        for i in range(u.shape[0]):
+            res[0] = max(res[0], u[i, i])
+        it += 1
+
+
+def over_three_axes(u, v, res, tol, most):
+    it = 0
+    res[0] = tol + 1
+    while res[0] > tol and it < most:
+        res[0] = 0
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] // 2
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+        for i, j, k in qgraph.ndrange(u.shape[0], u.shape[1], 3):
+            res[0] = max(res[0], k * u[i, j])
+        it += 1
+
+
+def its_elements_are_indices(u, v, res, tol, most):
+    """The loop ends before they lie beyond the end."""
+    it = 0
+    res[0] = 0
+    while res[0] < res.shape[0] - 1 and it < most:
+        for i, j in qgraph.ndrange(*u.shape):
+            x = u[i, j] + 1
+            v[i, j] = x + tol[x]
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+            res[0] = max(res[0], v[i, j])
+        it += 1
+
+
+def its_elements_are_bounds(u, v, res, tol, most):
+    """The loop ends before there is one with which the loop inside of it would not."""
+    it = 0
+    res[0] = 9
+    while res[0] > tol and it < most:
+        res[0] = 1000
+        for i, j in qgraph.ndrange(*u.shape):
+            x = u[i, j]
+            while x < 64:
+                x = x * 2
+            v[i, j] = u[i, j] - x // 64
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+            res[0] = min(res[0], v[i, j])
+        it += 1
+
+
+@qgraph.func
+def element_of(array, i):
+    return array[i]
+
+
+def handed_on(u, v, res, tol, most):
+    it = 0
+    res[0] = 0
+    while res[0] < 39 and it < most:
+        for i, j in qgraph.ndrange(*u.shape):
+            v[i, j] = u[i, j] + 1 + element_of(tol, u[i, j] + 1)
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = v[i, j]
+            res[0] = max(res[0], v[i, j])
+        it += 1
+
+
 NOT_TILED = {
     history: "writes elements that no reduction computes",
     with_its_number: "looks at what changes from one iteration to the next",
@@ -317,17 +393,53 @@ NOT_TILED = {
     two_types: "is a kernel scalar whose type is not known here",
     without: "no loop in it computes what it tests",
     along_an_edge: "is along an edge",
+    along_a_diagonal: "is not over rows and columns",
+    over_three_axes: "is not over rows and columns",
+    its_elements_are_indices: "computes indices from what changes from one iteration to the next",
+    its_elements_are_bounds: "has a loop inside whose end depends on what changes from one iteration to the next",
+    handed_on: "hands to `element_of`, which has loops or indices, what changes from one iteration to the next",
 }
 
 
 @pytest.mark.parametrize("function", NOT_TILED)
 def test_what_does_not_run_in_tiles_says_why(function):
     dtype = {a_product: np.float64, two_types: np.float32}.get(function, np.int64)
-    args = (np.ones((9, 9), dtype), np.ones((9, 9), dtype), np.ones(40, dtype), 1, 9)
+    tol = np.zeros(40, int) if function in (its_elements_are_indices, handed_on) else 1
+    args = (np.ones((9, 9), dtype), np.ones((9, 9), dtype), np.ones(40, dtype), tol, 9)
     plan = str(qgraph.kernel(fuse=True, backend="cpu")(function).plan(*args))
     assert "one sweep for a pass over memory: " in plan
     assert NOT_TILED[function] in plan
     assert "two passes" not in plan
+
+
+def beyond_the_end(u, v, res, tol, most):
+    """Iterations whose first element lies beyond all arrays, where they do not write it, belong to no tile."""
+    it = 0
+    res[0] = tol
+    while res[0] >= tol and it < most:
+        res[0] = 1000
+        for i, j in qgraph.ndrange(*u.shape):
+            if i < u.shape[0] - 1:
+                v[i + 1, j] = u[i, j] // 2 + 50
+            res[0] = min(res[0], u[i, j])
+        for i, j in qgraph.ndrange(u.shape[0] - 1, u.shape[1]):
+            u[i, j] = v[i, j] + 50
+        for j in range(u.shape[1]):
+            u[u.shape[0] - 1, j] = u[u.shape[0] - 1, j] - 1
+        it += 1
+    return it
+
+
+@pytest.mark.parametrize("rows", [16, 17, 24])
+def test_each_iteration_belongs_to_a_tile(rig, rows):
+    kernel = rig.kernel(beyond_the_end, fuse=True)
+    got, expected = ([*arrays_of((rows, 31)), np.zeros(1, np.int64)] for _ in range(2))
+    for array in (got[0], expected[0]):
+        array[-1] = 10
+    assert "two passes over memory" in str(kernel.plan(*got, 3, 40))
+    assert rig.run(kernel, *got, 3, 40) == kernel.reference(*expected, 3, 40)
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.needs("host_arrays")

@@ -494,11 +494,15 @@ def random_program(seed):
 
 
 def function_of(seed):
-    source, file = random_program(seed), f"<stencils {seed}>"
+    return defined(random_program(seed), f"program_{seed}")
+
+
+def defined(source, name):
+    file = f"<stencils {name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     names = {"qgraph": qgraph}
     exec(compile(source, file, "exec"), names)
-    return names[f"program_{seed}"]
+    return names[name]
 
 
 @pytest.mark.parametrize("seed", [1, *thorough(2)])

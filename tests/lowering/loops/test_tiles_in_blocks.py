@@ -120,6 +120,48 @@ def test_edges_of_both_arrays_stay(rig, small_tiles):
         rig.compare(kernel, lambda count=count, arrays=arrays: (*(array.copy() for array in arrays), count))
 
 
+def rounded(u, v, w, n):
+    """What an iteration looks at again has the type of the array that it was stored to."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = u[i - 1, j] / 3 + u[i, j + 1] / 7
+            x = v[i, j] * 16 + 1
+            w[i, j] = x / 64 + v[i, j]
+            v[i, j] += x / 3
+            w[i, j] += v[i, j] / 7
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            u[i, j] = w[i, j] / 4 + u[i, j] / 4
+
+
+def test_what_was_stored_is_rounded(rig, small_tiles):
+    kernel = rig.kernel(rounded, fuse=True)
+    given, expected = ([np.random.default_rng(0).random(SHAPE), *np.zeros((2, *SHAPE), np.float32)] for _ in range(2))
+    assert "in two passes over memory" in str(kernel.plan(*given, 18))
+    kernel.reference(*expected, 18)
+    rig.run(kernel, *given, 18)
+    for mine, theirs in zip(given, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+def beside(u, v, a, b, c, n):
+    """Arrays change places in one statement, and some of them no loop touches: after three iterations, not after two."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + u[i, j + 1]) % 1009
+        u, v, a, b, c = v, u, b, c, a
+    a[0] = 10
+    b[0] = 20
+    c[0] = 30
+
+
+def test_others_that_change_places_in_one_statement(rig, small_tiles):
+    kernel = rig.kernel(beside, fuse=True)
+    arrays = [np.random.default_rng(k).integers(0, 1000, (20, 31)) for k in range(2)]
+    assert "names arrays that the loops do not" in str(kernel.plan(*arrays, *np.zeros((3, 4)), 9))
+    for count in (9, 22):
+        rig.compare(kernel, lambda count=count: (*(array.copy() for array in arrays), *np.zeros((3, 4)), count))
+
+
 def with_a_smaller_array(u, v, k, n):
     """What loops only look at is not in tiles, and may end before a tile does."""
     for _ in qgraph.serial(range(n)):
