@@ -13,9 +13,11 @@ from qgraph import language
 from qgraph.frontend.dependence.symbolic_eval import Evaluator
 from qgraph.frontend.dependence.view_selection import selected, sizes_of
 from qgraph.frontend.facts.abstract_values import (
+    EITHER,
     UNKNOWN,
     Env,
     Value,
+    as_dtype,
     integer,
     is_integral,
     join,
@@ -36,7 +38,6 @@ from qgraph.polyhedral.symbolic_integers import (
     ZERO,
     Poly,
     Symbol,
-    modulo,
     not_negative,
     select,
 )
@@ -134,13 +135,14 @@ class Caller(Evaluator):
             return None
         followed = operation(function).integers_of(known)
         if followed is not None:
-            return integer(followed)
+            dtypes = {value.dtype for value in values}
+            return as_dtype(followed, dtypes.pop() if len(dtypes) == 1 else EITHER)
         if len(known) > 1 or not is_integral(known[0]):
             return None
         if is_one_of(function, (int, operator.index, np.int64)):
-            return values[0]
+            return replace(values[0], dtype="")
         if isinstance(function, type) and issubclass(function, np.integer):
-            return integer(_cast(known[0], np.dtype(function)))
+            return as_dtype(known[0], np.dtype(function).name)
         return None
 
     def method(self, node: ast.Call, function: ast.Attribute, values: Sequence[Value]) -> Value:
@@ -203,15 +205,6 @@ class Caller(Evaluator):
         for when, value in reversed(frame.returned[:-1]):
             result = join(value, result, when)
         return result
-
-
-def _cast(value: Poly, dtype: np.dtype[np.generic]) -> Poly:
-    """An integer as one of fewer bits: a remainder; those of 64 bits count as unbounded."""
-    bits = 8 * dtype.itemsize
-    if bits == 64:
-        return value
-    least = Poly.const(1 << (bits - 1)) if dtype.kind == "i" else ZERO
-    return modulo(value + least, Poly.const(1 << bits)) - least
 
 
 def _is_pure(function: object) -> bool:

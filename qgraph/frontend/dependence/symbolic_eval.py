@@ -25,6 +25,8 @@ from qgraph.frontend.facts.abstract_values import (
     Value,
     View,
     all_known,
+    as_dtype,
+    as_written,
     combined,
     compared,
     condition_of,
@@ -256,7 +258,7 @@ class Evaluator:
         if value.items is not None:
             return value
         self.record(value, "read", node)
-        return value if not value.views else UNKNOWN
+        return as_written(node, value) if not value.views else UNKNOWN
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Value:
         """A sign, ``not`` or ``~``."""
@@ -267,7 +269,7 @@ class Evaluator:
         if isinstance(node.op, ast.Not):
             return truth(condition_of(operand).negated(), key)
         if operand.poly is not None:
-            return integer(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE)
+            return as_dtype(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE, operand.dtype)
         return Value(key=key)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List) -> Value:
