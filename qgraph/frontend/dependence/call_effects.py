@@ -136,7 +136,9 @@ class Caller(Evaluator):
         followed = operation(function).integers_of(known)
         if followed is not None:
             dtypes = {value.dtype for value in values}
-            return as_dtype(followed, dtypes.pop() if len(dtypes) == 1 else EITHER)
+            dtype = dtypes.pop() if len(dtypes) == 1 else EITHER
+            # The largest number of a dtype is below the absolute value of the least.
+            return as_dtype(followed, dtype) if len(values) == 1 else Value(followed, dtype=dtype)
         if len(known) > 1 or not is_integral(known[0]):
             return None
         if is_one_of(function, (int, operator.index, np.int64)):

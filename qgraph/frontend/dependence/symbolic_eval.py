@@ -327,7 +327,7 @@ class Evaluator:
             return UNKNOWN
         known = self.facts.integers.get(name)
         if known is not None:
-            return integer(known)
+            return Value(known, dtype=self.facts.narrow.get(name, ""))
         # Of a kernel scalar nobody knows the type yet; where it is an index it is an integer.
         return Value(key=name) if name in self.facts.floats else integer(Poly.symbol(name, "device"))
 

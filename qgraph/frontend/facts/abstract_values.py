@@ -9,6 +9,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -207,7 +208,7 @@ def constant(value: object) -> Value:
         return Value(key=f"constant {type(value).__name__} {value!r}")
     if isinstance(value, tuple):
         return Value(items=tuple(constant(item) for item in value))
-    dtype = str(value.dtype) if isinstance(value, np.integer) and value.itemsize < 8 else ""
+    dtype = narrow_dtype(value.dtype) if isinstance(value, np.integer) else ""
     try:
         return Value(Poly.const(operator.index(value)), dtype=dtype)  # type: ignore[arg-type]
     except TypeError:
@@ -316,7 +317,9 @@ def combined(op: ast.operator, left: Value, right: Value) -> Value:
     a, b = left.poly, right.poly
     if a is not None and b is not None:
         result, dtype = arithmetic(op, a, b), _common_dtype(left, right)
-        if result is not None and dtype != EITHER:
+        if result is not None and not may_wrap(op, dtype, a, b):
+            return Value(result, dtype=dtype)
+        if result is not None and dtype != EITHER and all(symbol.kind in _OF_LOOPS for symbol in symbols_of([a, b])):
             return as_dtype(result, dtype)
     if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):
         parts = (condition_of(left), condition_of(right))
@@ -342,7 +345,29 @@ def _common_dtype(left: Value, right: Value) -> str:
 def _has_64_bits(number: Poly | None) -> bool:
     """Whether an integer without a dtype is surely none of NumPy's with fewer bits, nor one that is written out."""
     kinds = {symbol.kind for symbol in symbols_of([number])} if number is not None else set()
-    return bool(kinds) and kinds <= {"variable", "size", "serial", "derived"}
+    return bool(kinds) and kinds.issubset(_OF_LOOPS)
+
+
+# What is 64 bits wide, and small beside that.
+_OF_LOOPS = ("variable", "size", "serial", "derived")
+
+
+def may_wrap(op: ast.operator, dtype: str, left: Poly, right: Poly) -> bool:
+    """Whether the result of an operator of a dtype may be one that the dtype does not hold.
+
+    One of 32 bits and a number beside it that is written out count as far from its ends.
+    """
+    by = right.constant
+    if dtype in ("", LITERAL):
+        return False
+    if isinstance(op, ast.FloorDiv | ast.Mod | ast.RShift | ast.BitAnd) and by is not None and by > 0:
+        return dtype == EITHER
+    return not (dtype == "int32" and isinstance(op, ast.Add | ast.Sub) and not (by is None and left.constant is None))
+
+
+def narrow_dtype(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype of integers with fewer than 64 bits, "" of any other."""
+    return dtype.name if dtype.kind in "iu" and dtype.itemsize < 8 else ""
 
 
 def as_dtype(number: Poly, dtype: str) -> Value:
