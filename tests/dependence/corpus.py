@@ -385,6 +385,9 @@ UNDECIDED = [
     "for i in range(1, n): x[i] = x[i - 1] if y[i] > 0 else 0",
     # A digit of an integer, which is no comparison.
     "for i in range(2, n):\n  if (i > 2) & i: y[i] = 1\n  else: s[0] = i",
+    "for i in range(2, n):\n  if (i > 2) & (i or f): y[i] = 1\n  else: s[0] = i",
+    "for i in range(2, n):\n  if (i > 2) & (i | (i > 3)): y[i] = 1\n  else: s[0] = i",
+    "for i in range(3, n): x[i - int((i - 2) or f)] = i",
     # Bodies that are not known, of what they get.
     "for i in range(n): mystery(x, i)",
     "for i in range(n): mystery(x[i:])",

@@ -19,6 +19,7 @@ from qgraph.frontend.facts.abstract_values import (
     Value,
     as_dtype,
     integer,
+    is_boolean,
     is_integral,
     join,
     of_views,
@@ -128,7 +129,7 @@ class Caller(Evaluator):
 
     def of_integers(self, function: object, values: Sequence[Value]) -> Value | None:
         """A function of integers that gives one; None where it is not followed."""
-        if function is int and len(values) == 1 and not values[0].condition.partly_known:
+        if function is int and len(values) == 1 and is_boolean(values[0]) and not values[0].condition.partly_known:
             return integer(select(values[0].condition, ONE, ZERO) or ZERO)
         known = [value.poly for value in values if value.poly is not None]
         if not known or len(known) < len(values):

@@ -15,6 +15,7 @@ from typing import Any
 
 from qgraph.frontend.dependence.view_selection import is_natural, selected, sizes_of
 from qgraph.frontend.facts.abstract_values import (
+    EITHER,
     UNKNOWN,
     EllipsisIndex,
     Env,
@@ -33,6 +34,7 @@ from qgraph.frontend.facts.abstract_values import (
     constant,
     first_unknown,
     integer,
+    is_boolean,
     join,
     join_envs,
     of_views,
@@ -304,7 +306,9 @@ class Evaluator:
         if views:
             return of_views(views)
         tests = [condition_of(value) for value in values]
-        return truth(all_of(*tests) if both else any_of(*tests), opaque(type(node.op).__name__, values).key)
+        tested = truth(all_of(*tests) if both else any_of(*tests), opaque(type(node.op).__name__, values).key)
+        # `i or 3` is an integer.
+        return tested if all(map(is_boolean, values)) else replace(tested, dtype=EITHER)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Value:
         """``name := value``."""

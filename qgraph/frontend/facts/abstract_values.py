@@ -94,7 +94,7 @@ class Value:
 
     ``key``: a text that two values which the loop does not change share only where they are the same. ``natural``: an integer
     that is not negative. ``dtype``: of an integer of NumPy's with fewer than 64 bits, which wraps; LITERAL of one that is
-    written out, EITHER where it is not known which it is.
+    written out, EITHER where it is not known which it is, or whether it is a boolean.
     """
 
     poly: Poly | None = None
@@ -133,6 +133,13 @@ def integer(poly: Poly, *, natural: bool = False) -> Value:
 def truth(condition: Condition, key: str = "") -> Value:
     """A condition."""
     return Value(condition=condition, key=key)
+
+
+def is_boolean(value: Value) -> bool:
+    """Whether ``value`` is surely True or False."""
+    if value.poly is not None:
+        return any(value.poly == symbol.poly for symbol in value.poly.symbols if symbol.kind == "flag")
+    return value.condition != UNDECIDED and value.dtype != EITHER
 
 
 def condition_of(value: Value) -> Condition:
@@ -323,10 +330,12 @@ def combined(op: ast.operator, left: Value, right: Value) -> Value:
             return as_dtype(result, dtype)
     if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):
         parts = (condition_of(left), condition_of(right))
-        if isinstance(op, ast.BitAnd) and (a is not None or b is not None):
-            # An integer and a boolean have one digit in common, or none.
-            return truth(all_of(*parts, UNDECIDED))
-        return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), opaque("bits", [left, right]).key)
+        key = opaque("bits", [left, right]).key
+        if is_boolean(left) and is_boolean(right):
+            return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), key)
+        # An integer and a boolean have one digit in common, or none.
+        tested = all_of(*parts, UNDECIDED) if isinstance(op, ast.BitAnd) else any_of(*parts)
+        return Value(condition=tested, key=key, dtype=EITHER)
     if isinstance(op, ast.Add) and left.items is not None and right.items is not None:
         return Value(items=left.items + right.items)
     return opaque(type(op).__name__, [left, right])
