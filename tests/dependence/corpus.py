@@ -397,6 +397,9 @@ UNDECIDED = [
     "for i in range(n):\n  atomic_add(x, i, 1)\n  y[i] = x[i + 1]",
     "for i in range(n):\n  k = atomic_add(s, idx[i], 1)\n  y[k] = i",
     "for i in range(n):\n  k = atomic_add(s, 0, 1)\n  y[k] = s[0]",
+    # Atomics of two kinds, whose order tells.
+    "for i in range(n):\n  atomic_add(x, 0, 1)\n  atomic_exch(x, 0, i)",
+    "for i in range(n):\n  atomic_add(x, idx[i], 1)\n  atomic_exch(x, i, i)",
     # Products that are no strides.
     "for i, j in ndrange(n, m): x[i * j] = i",
     "for i in range(n): x[i * i + m] = i",

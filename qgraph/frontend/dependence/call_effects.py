@@ -167,7 +167,7 @@ class Caller(Evaluator):
         operands = [self.use(argument) for argument in node.args[2:]]
         places = of_views(selected(view, indices, self.is_natural) for view in views_in([base]))
         known = next((update for atomic, (_, update) in BY_ATOMIC.items() if atomic is function), None)
-        sign = "" if known is None else known.symbol
+        sign = getattr(function, "__name__", "") if known is None else known.symbol
         self.record(places, "atomic", node, sign)
         return self.ticket(node, sign, operands[0], places)
 
