@@ -118,6 +118,10 @@ REFUSED: dict[str, list[str]] = {
         "for i in range(0, n, 2): x[i] = x[i + 4] + 1",
         "for i in range(n): x[i & 3] = i",
         "for i in range(n): x[-1 - i % 4] = i",
+        # Integers of NumPy's with fewer than 64 bits wrap.
+        "for i in range(n): x[uint8(i) * uint8(64) // uint8(64)] = i",
+        "for i in range(n): x[(uint8(i) << 6) >> 6] = i",
+        "for i in range(n):\n  k = uint8(i)\n  k *= 64\n  x[k // 64] = i",
     ],
     "n >= 8": [
         "for i in range(n): x[i % 7] = y[i]",
@@ -280,6 +284,8 @@ INDEPENDENT = [
     "for i in range(n):\n  k = i\n  if i < 0: k = 0\n  x[k] = x[i] + 1",
     "for i in range(n): x[int(i)] = x[int64(i)] + 1",
     "for i in range(20): x[uint8(i)] = x[i] + 1",
+    "for i in range(20): x[uint8(i) + 1] = x[i + 1] + 1",
+    "for i in range(n): x[int8(1) * i] = x[i] + 1",
     "for i in range(n): x[2 * (i // 2) + i % 2] = x[i] + 1",
     "for i, j in ndrange(n, 4): x[4 * i + j] = i",
     "for i in range(n): a[i // 4, i % 4] = i",
@@ -377,6 +383,11 @@ UNDECIDED = [
     "for i in range(n):\n  for j in range(m):\n    if y[j] > 0: break\n    s[0] = i",
     "for i in range(n):\n  r = x if y[i] > 0 else s\n  r[0] = i",
     "for i in range(1, n): x[i] = x[i - 1] if y[i] > 0 else 0",
+    # A digit of an integer, which is no comparison.
+    "for i in range(2, n):\n  if (i > 2) & i: y[i] = 1\n  else: s[0] = i",
+    "for i in range(2, n):\n  if (i > 2) & (i or f): y[i] = 1\n  else: s[0] = i",
+    "for i in range(2, n):\n  if (i > 2) & (i | (i > 3)): y[i] = 1\n  else: s[0] = i",
+    "for i in range(3, n): x[i - int((i - 2) or f)] = i",
     # Bodies that are not known, of what they get.
     "for i in range(n): mystery(x, i)",
     "for i in range(n): mystery(x[i:])",
@@ -386,6 +397,9 @@ UNDECIDED = [
     "for i in range(n):\n  atomic_add(x, i, 1)\n  y[i] = x[i + 1]",
     "for i in range(n):\n  k = atomic_add(s, idx[i], 1)\n  y[k] = i",
     "for i in range(n):\n  k = atomic_add(s, 0, 1)\n  y[k] = s[0]",
+    # Atomics of two kinds, whose order tells.
+    "for i in range(n):\n  atomic_add(x, 0, 1)\n  atomic_exch(x, 0, i)",
+    "for i in range(n):\n  atomic_add(x, idx[i], 1)\n  atomic_exch(x, i, i)",
     # Products that are no strides.
     "for i, j in ndrange(n, m): x[i * j] = i",
     "for i in range(n): x[i * i + m] = i",

@@ -281,7 +281,8 @@ def run(
     words = {"ndrange": language.ndrange, "serial": language.serial, "atomic_add": atomic_add, "turn": turn, "begin": begin}
     scope: dict[str, Any] = {**vars(builtins), **numbers, **words, "Stored": Stored, "Update": Update, **arrays, **scalars}
     try:
-        exec(code, scope)
+        with np.errstate(over="ignore"):
+            exec(code, scope)
     except (Undefined, ZeroDivisionError):
         return None
     except ValueError as error:

@@ -101,3 +101,42 @@ def test_an_undecided_loop_is_told(source: str, tmp_path) -> None:
         warnings.simplefilter("always")
         kernel(*arguments(names, {"n": 3}))
     assert [each.category for each in caught] == [qgraph.AssumedParallelWarning]
+
+
+# --- numbers of NumPy's that wrap ---------------------------------------------------------------------------------------
+
+
+def as_often_as_a_difference(x, n, m):
+    for i in range(n - m):
+        x[0] = i
+
+
+def in_a_difference_is_left(x, n, m):
+    k = n - m
+    for i in range(x.shape[0]):
+        if k > 0:
+            x[0] = i
+
+
+@pytest.mark.parametrize("function", [as_often_as_a_difference, in_a_difference_is_left])
+def test_differences_of_unsigned_scalars_wrap(rig, function):
+    """3 - 5 is 254 of them, and so often is the element written."""
+    kernel = rig.kernel(function)
+    x = rig.device(np.zeros(8))
+    with np.errstate(over="ignore"), pytest.raises(qgraph.DataRaceError):
+        kernel(x, np.uint8(3), np.uint8(5))
+    kernel(x, 3, 5)
+    assert (qgraph.to_numpy(x) == 0).all()
+
+
+def from_the_end(x, y, n):
+    for i in range(n):
+        x[n - 1 - i] = y[i]
+    for i in range(n // 2):
+        x[(i + n) % n] += 1
+
+
+def test_indices_of_a_narrow_scalar_are_known(rig):
+    kernel = rig.check(from_the_end, lambda: (np.zeros(9), np.arange(9.0), np.int32(9)))
+    tasks = kernel.plan(np.zeros(9), np.arange(9.0), np.int32(9)).tasks
+    assert [task.verdict.kind for task in tasks] == ["independent", "independent"]

@@ -153,7 +153,7 @@ def test_an_array_with_strides(rig):
 
 
 def looked_at(keys, bins, other):
-    for i in range(keys.shape[0]):
+    for i in qgraph.parallel(range(keys.shape[0])):
         bins[keys[i]] += 1
         qgraph.atomic_add(other, keys[i], 1)
         if qgraph.atomic_max(other, 3, -1) < 0:

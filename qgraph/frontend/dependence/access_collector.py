@@ -18,6 +18,7 @@ from qgraph.frontend.facts.abstract_values import (
     UNKNOWN,
     Env,
     Value,
+    as_written,
     combined,
     condition_of,
     integer,
@@ -184,7 +185,7 @@ class _Walker(Caller):
                 self.record(old, "read", node.target)
                 self.record(old, "write", node.target)
             else:
-                self.env[node.target.id] = combined(node.op, old, self.use(node.value))
+                self.env[node.target.id] = combined(node.op, old, as_written(node.value, self.use(node.value)))
             return
         self.use(node.value)
         if isinstance(node.target, ast.Subscript):
@@ -264,9 +265,9 @@ class _Walker(Caller):
         added = Induction(body, target, self.expression_aside, self.iterations_aside).growth(body)
         found: dict[str, tuple[Value, Value]] = {}
         for name, by in added.items():
-            start = self.env.get(name, UNKNOWN).poly
-            if by is not None and start is not None:
-                found[name] = integer(start + before * by), integer(start + many * by)
+            start = self.env.get(name, UNKNOWN)
+            if by is not None and start.poly is not None and not start.dtype:
+                found[name] = integer(start.poly + before * by), integer(start.poly + many * by)
         return found
 
     def expression_aside(self, node: ast.expr, more: Env) -> Value:

@@ -13,10 +13,13 @@ from qgraph import language
 from qgraph.frontend.dependence.symbolic_eval import Evaluator
 from qgraph.frontend.dependence.view_selection import selected, sizes_of
 from qgraph.frontend.facts.abstract_values import (
+    EITHER,
     UNKNOWN,
     Env,
     Value,
+    as_dtype,
     integer,
+    is_boolean,
     is_integral,
     join,
     of_views,
@@ -36,7 +39,6 @@ from qgraph.polyhedral.symbolic_integers import (
     ZERO,
     Poly,
     Symbol,
-    modulo,
     not_negative,
     select,
 )
@@ -127,20 +129,23 @@ class Caller(Evaluator):
 
     def of_integers(self, function: object, values: Sequence[Value]) -> Value | None:
         """A function of integers that gives one; None where it is not followed."""
-        if function is int and len(values) == 1 and not values[0].condition.partly_known:
+        if function is int and len(values) == 1 and is_boolean(values[0]) and not values[0].condition.partly_known:
             return integer(select(values[0].condition, ONE, ZERO) or ZERO)
         known = [value.poly for value in values if value.poly is not None]
         if not known or len(known) < len(values):
             return None
         followed = operation(function).integers_of(known)
         if followed is not None:
-            return integer(followed)
+            dtypes = {value.dtype for value in values}
+            dtype = dtypes.pop() if len(dtypes) == 1 else EITHER
+            # The largest number of a dtype is below the absolute value of the least.
+            return as_dtype(followed, dtype) if len(values) == 1 else Value(followed, dtype=dtype)
         if len(known) > 1 or not is_integral(known[0]):
             return None
         if is_one_of(function, (int, operator.index, np.int64)):
-            return values[0]
+            return replace(values[0], dtype="")
         if isinstance(function, type) and issubclass(function, np.integer):
-            return integer(_cast(known[0], np.dtype(function)))
+            return as_dtype(known[0], np.dtype(function).name)
         return None
 
     def method(self, node: ast.Call, function: ast.Attribute, values: Sequence[Value]) -> Value:
@@ -162,7 +167,7 @@ class Caller(Evaluator):
         operands = [self.use(argument) for argument in node.args[2:]]
         places = of_views(selected(view, indices, self.is_natural) for view in views_in([base]))
         known = next((update for atomic, (_, update) in BY_ATOMIC.items() if atomic is function), None)
-        sign = "" if known is None else known.symbol
+        sign = getattr(function, "__name__", "") if known is None else known.symbol
         self.record(places, "atomic", node, sign)
         return self.ticket(node, sign, operands[0], places)
 
@@ -203,15 +208,6 @@ class Caller(Evaluator):
         for when, value in reversed(frame.returned[:-1]):
             result = join(value, result, when)
         return result
-
-
-def _cast(value: Poly, dtype: np.dtype[np.generic]) -> Poly:
-    """An integer as one of fewer bits: a remainder; those of 64 bits count as unbounded."""
-    bits = 8 * dtype.itemsize
-    if bits == 64:
-        return value
-    least = Poly.const(1 << (bits - 1)) if dtype.kind == "i" else ZERO
-    return modulo(value + least, Poly.const(1 << bits)) - least
 
 
 def _is_pure(function: object) -> bool:

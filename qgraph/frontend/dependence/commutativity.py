@@ -23,6 +23,7 @@ def combination(access: Access) -> Combination | None:
 
 def commute(first: Access, second: Access) -> bool:
     """Whether two accesses to one element are no race: both are atomic, or will be, and their order is free."""
-    if first.kind == second.kind == "atomic":
+    if first.kind == second.kind == "atomic" and first.operator == second.operator:
+        # Whoever writes one that gives the old value, or that stores a new one, asks for no order.
         return True
     return combination(first) is combination(second) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Sequence
 
-from qgraph.frontend.facts.abstract_values import Env, Value
+from qgraph.frontend.facts.abstract_values import UNKNOWN, Env, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.ir.trees import names_in
 from qgraph.polyhedral.questions import Variable
@@ -50,7 +50,8 @@ class Induction:
         assigned: dict[str, Poly | None] = dict.fromkeys(names_assigned([statement]))
         name, by = _addition(statement)
         if by is not None:
-            return {**assigned, name: self._evaluate(by, self._held).poly if self._is_fixed(by) else None}
+            added = self._evaluate(by, self._held) if self._is_fixed(by) else UNKNOWN
+            return {**assigned, name: None if added.dtype else added.poly}
         if isinstance(statement, ast.For) and not may_leave(statement.body) and not statement.orelse:
             many = self._count(statement, self._held) if self._is_fixed(statement.iter) else None
             targets = names_assigned([statement.target])

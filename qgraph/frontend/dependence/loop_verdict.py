@@ -116,7 +116,7 @@ def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Ac
     nonzero = tuple(axis.step for axis in axes if axis.step.constant is None)
     question = Question(tuple(axes), first.reach, second.reach, facts.extents(first.array), facts.serial, nonzero)
     answer = answer_to(question)
-    if answer.condition and (first.kind == "atomic") != (second.kind == "atomic"):
+    if answer.condition and "atomic" in (first.kind, second.kind):
         answer = UNDECIDED
     return Dependence(first, second, answer)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from qgraph.frontend.dependence.view_selection import is_natural, selected, sizes_of
 from qgraph.frontend.facts.abstract_values import (
+    EITHER,
     UNKNOWN,
     EllipsisIndex,
     Env,
@@ -25,12 +26,15 @@ from qgraph.frontend.facts.abstract_values import (
     Value,
     View,
     all_known,
+    as_dtype,
+    as_written,
     combined,
     compared,
     condition_of,
     constant,
     first_unknown,
     integer,
+    is_boolean,
     join,
     join_envs,
     of_views,
@@ -256,7 +260,7 @@ class Evaluator:
         if value.items is not None:
             return value
         self.record(value, "read", node)
-        return value if not value.views else UNKNOWN
+        return as_written(node, value) if not value.views else UNKNOWN
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Value:
         """A sign, ``not`` or ``~``."""
@@ -267,7 +271,7 @@ class Evaluator:
         if isinstance(node.op, ast.Not):
             return truth(condition_of(operand).negated(), key)
         if operand.poly is not None:
-            return integer(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE)
+            return as_dtype(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE, operand.dtype)
         return Value(key=key)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List) -> Value:
@@ -302,7 +306,9 @@ class Evaluator:
         if views:
             return of_views(views)
         tests = [condition_of(value) for value in values]
-        return truth(all_of(*tests) if both else any_of(*tests), opaque(type(node.op).__name__, values).key)
+        tested = truth(all_of(*tests) if both else any_of(*tests), opaque(type(node.op).__name__, values).key)
+        # `i or 3` is an integer.
+        return tested if all(map(is_boolean, values)) else replace(tested, dtype=EITHER)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Value:
         """``name := value``."""
@@ -325,7 +331,7 @@ class Evaluator:
             return UNKNOWN
         known = self.facts.integers.get(name)
         if known is not None:
-            return integer(known)
+            return Value(known, dtype=self.facts.narrow.get(name, ""))
         # Of a kernel scalar nobody knows the type yet; where it is an index it is an integer.
         return Value(key=name) if name in self.facts.floats else integer(Poly.symbol(name, "device"))
 

@@ -9,6 +9,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,8 @@ class Value:
     """What an expression may hold: an integer, a condition, a tuple, views of arrays; all empty: unknown, but no array.
 
     ``key``: a text that two values which the loop does not change share only where they are the same. ``natural``: an integer
-    that is not negative.
+    that is not negative. ``dtype``: of an integer of NumPy's with fewer than 64 bits, which wraps; LITERAL of one that is
+    written out, EITHER where it is not known which it is, or whether it is a boolean.
     """
 
     poly: Poly | None = None
@@ -101,12 +103,13 @@ class Value:
     condition: Condition = UNDECIDED
     key: str = ""
     natural: bool = False
+    dtype: str = ""
 
     @property
     def identity(self) -> str:
         """``key``, of integers too; "" of what varies."""
         if self.poly is not None and not self.poly.varies:
-            return f"int {self.poly.spelled()}"
+            return f"{self.dtype or 'int'} {self.poly.spelled()}"
         return self.key
 
     @property
@@ -118,6 +121,7 @@ class Value:
 
 
 UNKNOWN = Value()
+LITERAL, EITHER = "literal", "either"
 Env = dict[str, Value]
 
 
@@ -129,6 +133,13 @@ def integer(poly: Poly, *, natural: bool = False) -> Value:
 def truth(condition: Condition, key: str = "") -> Value:
     """A condition."""
     return Value(condition=condition, key=key)
+
+
+def is_boolean(value: Value) -> bool:
+    """Whether ``value`` is surely True or False."""
+    if value.poly is not None:
+        return any(value.poly == symbol.poly for symbol in value.poly.symbols if symbol.kind == "flag")
+    return value.condition != UNDECIDED and value.dtype != EITHER
 
 
 def condition_of(value: Value) -> Condition:
@@ -173,9 +184,9 @@ def join(left: Value, right: Value, when: Condition = UNDECIDED) -> Value:
     if left.poly is not None and right.poly is not None:
         poly = select(when, left.poly, right.poly)
     tested = UNDECIDED if left.poly is not None or right.poly is not None else chosen(when, left.condition, right.condition)
-    return Value(
-        poly, views=left.views | right.views, condition=tested, natural=left.natural and right.natural and poly is not None
-    )
+    natural = left.natural and right.natural and poly is not None
+    dtype = left.dtype if left.dtype == right.dtype else EITHER
+    return Value(poly, views=left.views | right.views, condition=tested, natural=natural, dtype=dtype)
 
 
 def chosen(when: Condition, first: Condition, second: Condition) -> Condition:
@@ -204,8 +215,9 @@ def constant(value: object) -> Value:
         return Value(key=f"constant {type(value).__name__} {value!r}")
     if isinstance(value, tuple):
         return Value(items=tuple(constant(item) for item in value))
+    dtype = narrow_dtype(value.dtype) if isinstance(value, np.integer) else ""
     try:
-        return integer(Poly.const(operator.index(value)))  # type: ignore[arg-type]
+        return Value(Poly.const(operator.index(value)), dtype=dtype)  # type: ignore[arg-type]
     except TypeError:
         return Value(key=f"constant object {id(value)}")
 
@@ -311,15 +323,76 @@ def combined(op: ast.operator, left: Value, right: Value) -> Value:
     """The value of an operator with operands that were read."""
     a, b = left.poly, right.poly
     if a is not None and b is not None:
-        result = arithmetic(op, a, b)
-        if result is not None:
-            return integer(result)
+        result, dtype = arithmetic(op, a, b), _common_dtype(left, right)
+        if result is not None and not may_wrap(op, dtype, a, b):
+            return Value(result, dtype=dtype)
+        if result is not None and dtype != EITHER and all(symbol.kind in _OF_LOOPS for symbol in symbols_of([a, b])):
+            return as_dtype(result, dtype)
     if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):
         parts = (condition_of(left), condition_of(right))
-        return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), opaque("bits", [left, right]).key)
+        key = opaque("bits", [left, right]).key
+        if is_boolean(left) and is_boolean(right):
+            return truth(all_of(*parts) if isinstance(op, ast.BitAnd) else any_of(*parts), key)
+        # An integer and a boolean have one digit in common, or none.
+        tested = all_of(*parts, UNDECIDED) if isinstance(op, ast.BitAnd) else any_of(*parts)
+        return Value(condition=tested, key=key, dtype=EITHER)
     if isinstance(op, ast.Add) and left.items is not None and right.items is not None:
         return Value(items=left.items + right.items)
     return opaque(type(op).__name__, [left, right])
+
+
+def _common_dtype(left: Value, right: Value) -> str:
+    """Of what type an operator of two integers is: a literal takes the other's; with what has 64 bits a narrow one has 64."""
+    found = {left.dtype, right.dtype} - {LITERAL}
+    if len(found) < 2:
+        return next(iter(found), "")
+    # Of what is no loop variable or extent nobody knows the type here.
+    known = [value.dtype or _has_64_bits(value.poly) for value in (left, right)]
+    return "" if True in known and EITHER not in found else EITHER
+
+
+def _has_64_bits(number: Poly | None) -> bool:
+    """Whether an integer without a dtype is surely none of NumPy's with fewer bits, nor one that is written out."""
+    kinds = {symbol.kind for symbol in symbols_of([number])} if number is not None else set()
+    return bool(kinds) and kinds.issubset(_OF_LOOPS)
+
+
+# What is 64 bits wide, and small beside that.
+_OF_LOOPS = ("variable", "size", "serial", "derived")
+
+
+def may_wrap(op: ast.operator, dtype: str, left: Poly, right: Poly) -> bool:
+    """Whether the result of an operator of a dtype may be one that the dtype does not hold.
+
+    One of 32 bits and a number beside it that is written out count as far from its ends.
+    """
+    by = right.constant
+    if dtype in ("", LITERAL):
+        return False
+    if isinstance(op, ast.FloorDiv | ast.Mod | ast.RShift | ast.BitAnd) and by is not None and by > 0:
+        return dtype == EITHER
+    return not (dtype == "int32" and isinstance(op, ast.Add | ast.Sub) and not (by is None and left.constant is None))
+
+
+def narrow_dtype(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype of integers with fewer than 64 bits, "" of any other."""
+    return dtype.name if dtype.kind in "iu" and dtype.itemsize < 8 else ""
+
+
+def as_dtype(number: Poly, dtype: str) -> Value:
+    """An integer of a dtype: one of fewer than 64 bits is a remainder; those of 64 bits, and Python's, count as unbounded."""
+    if dtype in ("", LITERAL, EITHER) or np.dtype(dtype).itemsize == 8:
+        return Value(number, dtype=dtype if dtype == EITHER else "")
+    kind = np.dtype(dtype)
+    bits = 8 * kind.itemsize
+    least = Poly.const(1 << (bits - 1)) if kind.kind == "i" else ZERO
+    return Value(modulo(number + least, Poly.const(1 << bits)) - least, dtype=dtype)
+
+
+def as_written(node: ast.expr, value: Value) -> Value:
+    """The value of an operand, if it is an integer that is written out as one that is."""
+    number = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    return replace(value, dtype=LITERAL) if isinstance(number, ast.Constant) and value.poly is not None else value
 
 
 def all_known(nodes: Sequence[ast.expr], values: Sequence[Value]) -> bool:

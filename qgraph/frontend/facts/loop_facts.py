@@ -47,6 +47,7 @@ class LoopFacts:
         index_tuple: the variable that holds the tuple of all axes, or "".
         asserted: the author said ``parallel(...)``.
         integers: scalars and host values that are integers, as polynomials, by name; ``floats``: names of those that are none.
+        narrow: the dtypes of those that are integers of NumPy's with fewer than 64 bits.
         sizes: the extents of each array leaf.
         serial: the variables of the serial loops around.
     """
@@ -64,6 +65,7 @@ class LoopFacts:
     asserted: bool = False
     integers: Mapping[str, Poly] = field(default_factory=dict)
     floats: frozenset[str] = frozenset()
+    narrow: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, tuple[Poly, ...]] = field(default_factory=dict)
     serial: tuple[Variable, ...] = ()
 

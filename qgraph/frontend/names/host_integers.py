@@ -10,7 +10,17 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from qgraph.frontend.facts.abstract_values import SlicedDimension, SliceIndex, arithmetic, compared, kept
+from qgraph.frontend.facts.abstract_values import (
+    EITHER,
+    LITERAL,
+    SlicedDimension,
+    SliceIndex,
+    arithmetic,
+    compared,
+    kept,
+    may_wrap,
+    narrow_dtype,
+)
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.trees import is_none, parsed
@@ -52,6 +62,11 @@ class HostIntegers:
         """The scalars that are no integers."""
         return frozenset(name for name in self._leaves if not self._is_array(name) and self._scalar(name) is None)
 
+    def narrow(self) -> dict[str, str]:
+        """The dtypes of those scalars, and values of the host, that are integers of NumPy's with fewer than 64 bits."""
+        dtypes = {name: self._dtype(ast.Name(name)) for name in (*self._leaves, *self._sources)}
+        return {name: dtype for name, dtype in dtypes.items() if dtype not in ("", LITERAL)}
+
     def value(self, name: str) -> Poly:
         """A value of the host, by name."""
         if name not in self._known:
@@ -89,10 +104,10 @@ class HostIntegers:
                 return sizes[at] if at is not None and -len(sizes) <= at < len(sizes) else None
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 inner = self._integer(operand)
-                return None if inner is None else -inner
+                return None if inner is None or may_wrap(ast.Sub(), self._dtype(operand), ZERO, inner) else -inner
             case ast.BinOp(left=left, op=op, right=right):
                 both = self._integers((left, right))
-                return arithmetic(op, *both) if both else None
+                return arithmetic(op, *both) if both and not may_wrap(op, self._dtype(node), *both) else None
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 both = self._integers((body, orelse))
                 return select(self._condition(test), *both) if both else None
@@ -124,6 +139,33 @@ class HostIntegers:
             return Poly.const(int(value))
         return self._scalar(name)
 
+    def _dtype(self, node: ast.expr) -> str:
+        """The dtype of an integer that the host computes, as ``Value.dtype``."""
+        match node:
+            case ast.Constant():
+                return LITERAL
+            case ast.Name(id=name) if name in self._sources:
+                return self._dtype(parsed(self._sources[name]))
+            case ast.Name(id=name) if name in self._leaves and not self._is_array(name):
+                return narrow_dtype(np.dtype(self._leaves[name].type.dtype))
+            case ast.Name(id=name) if isinstance(value := self._names.get(name), np.integer):
+                return narrow_dtype(value.dtype)
+            case ast.UnaryOp(operand=operand):
+                return self._dtype(operand)
+            case ast.BinOp(left=left, right=right):
+                found = {self._dtype(left), self._dtype(right)} - {LITERAL}
+                # With one of 64 bits it has 64.
+                return found.pop() if len(found) == 1 else LITERAL if not found else "" if "" in found else EITHER
+            case ast.IfExp(body=body, orelse=orelse):
+                return self._either(body, orelse)
+            case ast.Call(func=ast.Name(id="min" | "max" | "abs"), args=args):
+                return self._either(*args)
+        return ""
+
+    def _either(self, *nodes: ast.expr) -> str:
+        found = {self._dtype(node) for node in nodes}
+        return found.pop() if len(found) == 1 else "" if found <= {"", LITERAL} else EITHER
+
     def _call(self, node: ast.Call, function: object, args: list[ast.expr]) -> Poly | None:
         if function is len and len(args) == 1:
             return self._length(args[0])
@@ -135,7 +177,7 @@ class HostIntegers:
                     # An extent is not below 0.
                     known = rest
                 return functools.reduce(minimum if function is min else maximum, known)
-            if function is abs:
+            if function is abs and not may_wrap(ast.Sub(), self._dtype(args[0]), ZERO, known[0]):
                 return maximum(known[0], -known[0])
             if function is int:
                 return known[0]

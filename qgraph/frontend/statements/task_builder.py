@@ -136,6 +136,7 @@ def _integers(unit: ProgramBuilder, body: Body) -> dict[str, Any]:
     return {
         "integers": host.scalars() | variables,
         "floats": host.floats(),
+        "narrow": host.narrow(),
         "sizes": unit.extents_of_arrays(),
         "serial": serial,
     }
