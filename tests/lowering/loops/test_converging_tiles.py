@@ -9,7 +9,7 @@ import qgraph
 from qgraph.lowering.loops import overlapped_tiles
 from tests.conftest import thorough
 
-SHAPES = [(20, 31), (17, 25), (4, 60), (0, 5)]
+SHAPES = [(20, 31), (23, 32), (4, 60), (0, 5)]
 # The most iterations: where a loop ends at them, it does so anywhere in a block, which has up to six sweeps.
 MOST = (0, 1, 6, 7, 12, 13, 31, 1000)
 
@@ -140,7 +140,7 @@ def test_they_end_where_plain_loops_end(rig, function):
     # The simulator takes a second a call.
     quick = rig.backend != "cpu"
     for shape in SHAPES[1::2] if quick else SHAPES:
-        for most in MOST[1::2] if quick else MOST:
+        for most in (1, 13, 1000) if quick else MOST:
             for tol in (0, 40, 700) if most == 1000 else (0,):
                 got, expected = ([*arrays_of(shape), np.full(2, 5)] for _ in range(2))
                 theirs = kernel.reference(*expected, tol, most)
