@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import random
+import zlib
 
 import numpy as np
 import pytest
@@ -498,7 +499,7 @@ def function_of(seed):
 
 
 def defined(source, name):
-    file = f"<stencils {name}>"
+    file = f"<stencils {zlib.crc32(source.encode())}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     names = {"qgraph": qgraph}
     exec(compile(source, file, "exec"), names)
