@@ -378,7 +378,7 @@ def test_rows_are_unpacked(check, dtype):
     check(unpacked, args)
 
 
-def made(pairs, x):
+def of_a_new_array(pairs, x):
     twice = pairs * 2
     for i in range(pairs.shape[0]):
         first, second = twice[i]
@@ -397,7 +397,7 @@ def in_order(pairs, x):
         x[k] = first + second
 
 
-@pytest.mark.parametrize("function", [made, of_several_axes, in_order])
+@pytest.mark.parametrize("function", [of_a_new_array, of_several_axes, in_order])
 @pytest.mark.parametrize("length", [1, 3])
 def test_rows_of_another_length_are_refused_as_python_does(rig, function, length):
     kernel = rig.kernel(function)

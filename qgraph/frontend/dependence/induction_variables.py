@@ -50,8 +50,8 @@ class Induction:
         assigned: dict[str, Poly | None] = dict.fromkeys(names_assigned([statement]))
         name, by = _addition(statement)
         if by is not None:
-            added = self._evaluate(by, self._held) if self._is_fixed(by) else UNKNOWN
-            return {**assigned, name: None if added.dtype else added.poly}
+            more = self._evaluate(by, self._held) if self._is_fixed(by) else UNKNOWN
+            return {**assigned, name: None if more.dtype else more.poly}
         if isinstance(statement, ast.For) and not may_leave(statement.body) and not statement.orelse:
             many = self._count(statement, self._held) if self._is_fixed(statement.iter) else None
             targets = names_assigned([statement.target])
