@@ -532,8 +532,8 @@ REASONS = [
     (first_skips, whole, "its `continue` ends the iteration"),
     (own_variable, whole, "it assigns its own variable"),
     (owned_and_atomic, integers, "`bins[a[i]]` may update what another iteration updates by `bins[i]`"),
-    (old_values, integers, "`atomic_add(bins, 0, a[i])` updates what another iteration updates"),
-    (exchanged, integers, "updates what another iteration updates"),
+    (old_values, integers, "`atomic_add(bins, 0, a[i])` may update what another iteration updates"),
+    (exchanged, integers, "may update what another iteration updates"),
     (rows, whole, "`b[(i + k) % a.shape[0]]` reads what another iteration writes by `b[i]`"),
 ]
 
