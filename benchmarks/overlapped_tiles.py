@@ -131,7 +131,7 @@ def _on_gpu(quick: bool) -> Answer:
                 row |= {"C plain": plain["microseconds"]} if plain else {}
                 what = f"{program}, {n} x {n}, times what C in tiles takes"
                 answer.targets.append(Target(what, fused / tiles["microseconds"], "<=", WANTED_OF_C, "x"))
-            if "copy GB/s" in row and program != "heat" and n >= WANTED_FROM:
+            if "copy GB/s" in row and program in ("jacobi", "fdtd") and n >= WANTED_FROM:
                 what = f"{program}, {n} x {n}, effective bandwidth over a copy's"
                 answer.targets.append(Target(what, row["GB/s"] / row["copy GB/s"], ">=", WANTED_OF_COPY, "x"))
             answer.rows.append(row)

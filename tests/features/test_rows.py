@@ -391,6 +391,18 @@ def of_several_axes(planes, x):
         x[i] = upper[0] + lower[0]
 
 
+def of_a_part(planes, x):
+    for i in range(1):
+        first, second = planes[1:3]
+        x[i] = first[0, 0] - second[0, 1]
+
+
+def test_a_part_that_is_no_row_is_not_unpacked(rig):
+    """Its length is not that of the array."""
+    with pytest.raises(qgraph.KernelSyntaxError, match="its length is not known before the call"):
+        rig.run(rig.kernel(of_a_part), np.ones((5, 2, 2)), np.ones(4))
+
+
 def in_order(pairs, x):
     for k in qgraph.serial(range(pairs.shape[0])):
         first, second = pairs[k]

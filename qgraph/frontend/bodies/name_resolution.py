@@ -96,16 +96,14 @@ class _Rewriter(ProgressResolution, VectorResolution):
     # --- assignments ---------------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
-        written = self.with_parts(node)
-        if written != [node]:
-            return self.block(written)
+        checks, node = self.with_parts(node)
         stored = self.vector_assignment(node)
         if stored is not None:
             return stored
         found = self.vectors_in(node)
         result = self._assigned(node)
         self._scope.names.update(found)
-        return result
+        return [*self.block(checks), *(result if isinstance(result, list) else [result])] if checks else result
 
     def _assigned(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
         made = self.made_array(node) or self.array_store(node, node.targets)

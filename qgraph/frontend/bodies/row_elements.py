@@ -75,6 +75,8 @@ def _path(unit: ProgramBuilder, leaf: Leaf) -> str:
 def row_parts(scope: Scope, unit: ProgramBuilder, node: ast.expr, count: int) -> list[ast.expr] | None:
     """The elements of a row of an array that is unpacked into ``count`` names; None where its length is not known.
 
+    Of rows of several axes it is not: a kernel is compiled for the lengths of the last axes, and this is another one.
+
     Raises:
         TailFound: how many there are will be known when the kernel is compiled for that.
         KernelSyntaxError: there are more or fewer, or it is no whole row.
@@ -83,6 +85,8 @@ def row_parts(scope: Scope, unit: ProgramBuilder, node: ast.expr, count: int) ->
     if found is None:
         words = f"`{as_written(node)}` is unpacked into {count} names, and its length is not known before the call"
         raise scope.error(words, node, "unpack a whole row, `x[i]`, or name its elements: a, b = x[0], x[1]")
+    if rank(scope, node) > 1:
+        return None
     if not found.tail:
         if found.path:
             raise TailFound(found.path, 1)

@@ -249,24 +249,29 @@ class VectorResolution(ArrayResolution):
             "take a whole row of an argument, `x[i]`, or write the components: qgraph.vec(a[0], a[1])",
         )
 
-    def with_parts(self, node: ast.Assign) -> list[ast.stmt]:
-        """``node``, where it unpacks a row of an array, with the elements of that, behind a check that there are as many."""
+    def with_parts(self, node: ast.Assign) -> tuple[list[ast.stmt], ast.Assign]:
+        """``node``, where it unpacks a row of an array, with the elements of that, and a check that there are as many.
+
+        Rows of several axes are unpacked as they are, behind the check.
+        """
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value):
+                axes, count = rank(self._scope, value), len(elements)
                 starred = any(isinstance(each, ast.Starred) for each in elements)
-                axes = rank(self._scope, value)
                 if starred or not axes or isinstance(value, ast.Call) or self.shape(value) is not None:
-                    return [node]
-                parts = row_parts(self._scope, self._body.unit, value, len(elements)) if axes == 1 else None
-                unpacked_row = ast.Assign(node.targets, ast.Tuple(parts or parts_of_row(value, len(elements)), ast.Load()))
-                if parts is not None:
-                    return [at_place(unpacked_row, node)]
-                base = taken_apart(self._scope, value)[0]
-                length, count = shape_along(base, rank(self._scope, base) - axes), len(elements)
-                error = word(self._scope, ValueError, ast.Constant(f"unpacked into {count} names"))
-                check = ast.If(ast.Compare(length, [ast.NotEq()], [ast.Constant(count)]), [ast.Raise(error, None)], [])
-                return [at_place(check, node), at_place(unpacked_row, node)]
-        return [node]
+                    return [], node
+                parts, checks = row_parts(self._scope, self._body.unit, value, count), list[ast.stmt]()
+                if parts is None:
+                    base = taken_apart(self._scope, value)[0]
+                    length = shape_along(base, rank(self._scope, base) - axes)
+                    error = word(self._scope, ValueError, ast.Constant(f"unpacked into {count} names"))
+                    check = ast.If(ast.Compare(length, [ast.NotEq()], [ast.Constant(count)]), [ast.Raise(error, None)], [])
+                    checks.append(at_place(check, node))
+                if axes == 1:
+                    elements_of = ast.Tuple(parts or parts_of_row(value, count), ast.Load())
+                    node = at_place(ast.Assign(node.targets, elements_of), node)
+                return checks, node
+        return [], node
 
     def _as_row(self, bound: Private, node: ast.expr) -> Private:
         """``bound``, which is ``node``, with what is known of its last axes."""

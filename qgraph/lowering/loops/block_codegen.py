@@ -106,8 +106,10 @@ class BlockCode(TileCode):
         functions = {sweep_name(number): self._function(number, stage) for number, stage in enumerate(self.stencils.stages)}
         if isinstance(self.registers, RegisterTile):
             functions |= self.registers.names()
-        reductions = [code.next_names for code in self.reductions().values()]
-        return dict(itertools.chain(*(each.items() for each in (*reductions, BUILTINS, types, functions))))
+        names: dict[str, object] = {}
+        for code in self.reductions().values():
+            names |= code.next_names
+        return {**names, **BUILTINS, **types, **functions}
 
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
@@ -234,10 +236,11 @@ class BlockCode(TileCode):
                 ]
         given = [f"_assume_u32({bound})" for bound in bounds]
         given += ["_lane", "_part", *origins(), *(in_tile(stands[key]) for key in keys_of(stage)), *self.passed(stage)]
-        given += self._ends(stage) if number in self.reductions() else []
+        reduction = self.reductions().get(number)
+        given += self._ends(stage) if reduction is not None else []
         call = f"{sweep_name(number)}({', '.join(given)})"
-        if number in self.reductions():
-            return in_warps(number, self.reductions()[number], call, "_sweeps - 1 - _left", self.lanes, self.threads[1])
+        if reduction is not None:
+            return in_warps(number, reduction, call, "_sweeps - 1 - _left", self.lanes, self.threads[1])
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
     def _function(self, number: int, stage: Stage) -> Function:

@@ -233,8 +233,8 @@ def _leaves_of(
             raise NotTiled(f"line {task.span.line} names `{min(direct)}`, which changes places, by another name too")
         for name in sorted(task.effects.writes | selected):
             if name not in arrays or arrays[name].ndim != AXES:
-                what = "kernel scalars" if name not in arrays else f"`{name}`, which has {arrays[name].ndim} dimensions"
-                raise NotTiled(f"line {task.span.line} writes {what}; tiles have {AXES}")
+                dimensions = f"`{name}`, which has {arrays[name].ndim} dimensions; tiles have {AXES}" if name in arrays else ""
+                raise NotTiled(f"line {task.span.line} writes {dimensions or 'kernel scalars'}")
     if any(len({arrays[leaf].dtype for leaf in leaves}) > 1 for leaves in found.values()):
         raise NotTiled("arrays of several types change places")
     return found
