@@ -219,10 +219,11 @@ def _draw_bandwidth(record: dict[str, Any], file: Path) -> None:
         rates = [MOVED[program] * 4 * row["n"] ** 2 / row["C tiles"] / 1e3 for row in rows]
         label = f"{program}, CUDA C in tiles"
         axes.plot([row["n"] for row in rows], rates, "--", color="#7b8794", marker=marker, label=label)
-    axes.set_ylim(bottom=0)
+    # Room for the legend above all lines.
+    axes.set_ylim(0, 1.4 * max(row["GB/s"] for row in record["rows"]))
     axes.set_xlabel("n, arrays of n x n")
     axes.set_ylabel("GB/s, each array once a sweep")
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, ncol=2, loc="upper left")
     plots.save(figure, file)
 
 
