@@ -151,6 +151,17 @@ def test_they_end_where_plain_loops_end(rig, function):
     assert len(ends) > (2 if quick else 7)
 
 
+def test_a_tile_owns_all_or_nothing_of_what_a_thread_does(rig, monkeypatch):
+    """As on a device, where the halo has as many elements as threads have rows and columns, or a multiple of that."""
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_TILES", ((16, 16),))
+    kernel = rig.kernel(several, fuse=True)
+    for most in (7, 31):
+        got, expected = ([*arrays_of((23, 24)), np.full(2, 5)] for _ in range(2))
+        assert rig.run(kernel, *got, 0, most) == kernel.reference(*expected, 0, most)
+        for mine, plain in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(mine, plain)
+
+
 def an_element(u, v, res, tol):
     sweeps = 0
     res[0] = tol + 1.0
