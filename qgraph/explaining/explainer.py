@@ -33,7 +33,7 @@ def explained(plan: GraphPlan, fused: GraphPlan | None, host: Mapping[str, int],
     wide = doubles(program, tuple(program.tasks()), dtypes)
     on_gpu = options.backend != "cpu"
     launches = _launches(plan, host, options, dtypes) if on_gpu else {}
-    notes = {**bin_notes(plan), **_not_handed(plan)}
+    notes = {**bin_notes(plan), **_not_handed(plan), **_of_tiles(plan)}
     return Explanation(plan, reasons(plan), wide, notes, loop_costs(plan, host), launches, tuple(_changes(plan, fused, wide)))
 
 
@@ -80,6 +80,12 @@ def _not_handed(plan: GraphPlan) -> dict[int, str]:
             if isinstance(found, str) and found:
                 notes[node.index] = f"a last block finishes each reduction, and no next kernel does: {found}"
     return notes
+
+
+def _of_tiles(plan: GraphPlan) -> dict[int, str]:
+    """Of passes in overlapped tiles, where halos are from, and what proves them legal."""
+    tiles = {node.index: node.task.tile for node in plan.nodes if node.task is not None and node.task.tile is not None}
+    return {index: "\n".join(tile.reasons) for index, tile in tiles.items() if tile.reasons}
 
 
 def _changes(plan: GraphPlan, fused: GraphPlan | None, wide: Sequence[Span]) -> Iterator[Change]:

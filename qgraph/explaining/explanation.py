@@ -39,7 +39,7 @@ class LoopCost:
     traffic: Traffic
 
     def __str__(self) -> str:
-        times = "" if self.iterations is None else f"{self.iterations:,} iterations; "
+        times = "" if self.iterations is None else f"{self.iterations:,} {self.traffic.of}s; "
         return f"{times}{self.traffic}"
 
 
@@ -161,7 +161,8 @@ class Explanation:
         yield from self.plan.task_lines(node)
         costs = self.costs.get(index, ())
         yield from (f"line {cost.span.line}: {cost}" if len(costs) > 1 else str(cost) for cost in costs)
-        yield from filter(None, (self.launches.get(index), self.notes.get(index)))
+        for note in filter(None, (self.launches.get(index), self.notes.get(index))):
+            yield from note.splitlines()
         for before in order.waits.get(index, ()):
             inside = " (waits inside, where GPUs can)" if (before, index) in order.programmatic else ""
             yield f"after n{before}{inside}: {self.edges[before, index]}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from qgraph.ir.artifacts import COARSENING, REDUCTION_BLOCK, TILE_ROWS, WARP, TaskCode
 from qgraph.ir.program import MAX_PARTIALS
-from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles
+from qgraph.runtime.graph.launch_shapes import Shape, by_rows, in_tiles, one_block_each
 
 # As ``runtime.graph.kernels`` has it, which needs a driver; a kernel of many registers has fewer.
 _BLOCK = 256
@@ -38,6 +38,8 @@ def launch_note(code: TaskCode, extents: Sequence[Sequence[int]], block_size: in
         most = min(max(-(-count // block), 1), MAX_PARTIALS)
         why = "each leaves one result, and all of these are combined" if code.task.reductions else "each has bins of its own"
         return f"at most {most:,} block{'s' * (most > 1)} of {block}, which stride: {why}"
+    if code.task.block is not None:
+        return f"{_grid(one_block_each(each, code.task.block.threads))}: a block an iteration, whose threads share it"
     if code.plane == "tiles":
         why = f"a block has {TILE_ROWS} rows: one array runs along the other axis in memory"
         return f"{_grid(in_tiles(each, block))}, in tiles: {why}"

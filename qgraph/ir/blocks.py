@@ -1,4 +1,4 @@
-"""Blocks of threads that do an iteration together."""
+"""Blocks of threads that do an iteration together, and tiles of which each is one."""
 
 from __future__ import annotations
 
@@ -28,3 +28,17 @@ class BlockShape:
 def shared_place(first: int) -> int:
     """Where an array in shared memory may begin that comes behind ``first`` bytes."""
     return -(-first // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class TileCost:
+    """What one tile takes in a pass over memory that does many iterations of a loop, and why these may run so.
+
+    ``loads``, ``stores``: bytes. ``operations``: on numbers, those in halos among them, 0 where they cannot be counted.
+    ``reasons``: for people, where the halo is from and what proves the form legal.
+    """
+
+    loads: int
+    stores: int
+    operations: int
+    reasons: tuple[str, ...]

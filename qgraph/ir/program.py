@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qgraph.captured_state import CompiledIn
 from qgraph.ir.argument_types import Leaf
-from qgraph.ir.blocks import BlockShape
+from qgraph.ir.blocks import BlockShape, TileCost
 from qgraph.ir.faults import EarlyExits, Fault
 from qgraph.ir.profile_places import Place
 from qgraph.ir.slots import Progress, Slot
@@ -205,8 +205,8 @@ class Task:
     joined: tuple[Task, ...] = ()
     note: str = ""
     # The host value that says how many iterations the longest loop inside has on average, where threads that share it find
-    # neighbouring elements; empty elsewhere. With ``broadcast`` threads that do not share it read the same elements anyway, or
-    # neighbouring ones: of those ``most_lanes``, where that is not 0, share an iteration without reading memory for nothing.
+    # neighbouring elements; empty elsewhere. With ``broadcast`` others read the same elements anyway, or neighbouring ones:
+    # of those ``most_lanes``, where that is not 0, share an iteration without reading memory for nothing.
     inner_length: str = ""
     broadcast: bool = False
     most_lanes: int = 0
@@ -216,8 +216,9 @@ class Task:
     trades: tuple[tuple[Slot, Slot | int], ...] = ()
     # The same task where nothing ends it early: what is assigned to kernel scalars has its types.
     plain: Task | None = field(default=None, compare=False)
-    # Where a block of threads does each iteration.
+    # Where a block of threads does each iteration; and of a pass in overlapped tiles, what each tile takes.
     block: BlockShape | None = None
+    tile: TileCost | None = None
     # Of a task in a counted loop that only tells the progress: of how many iterations one is told.
     every: int = 0
 

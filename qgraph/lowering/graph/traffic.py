@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Literal
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Traffic:
             iteration each.
         at_most: some of it is done under a condition.
         why_not: where this cannot be counted, the reason; all else is 0 then.
+        of: what an iteration is, for people.
     """
 
     loads: int = 0
@@ -38,18 +40,23 @@ class Traffic:
     operations: int = 0
     at_most: bool = False
     why_not: str = ""
+    of: Literal["iteration", "tile"] = "iteration"
 
     def __str__(self) -> str:
+        one = f"{'an' if self.of == 'iteration' else 'a'} {self.of}"
         if self.why_not:
-            return f"an iteration is not counted: {self.why_not}"
+            return f"{one} is not counted: {self.why_not}"
         most = "at most " if self.at_most else ""
         shared = self.memory < self.loads + self.stores
         moved = f", {self.memory} of memory where neighbours share elements" if shared else ""
-        return f"an iteration: {most}{self.loads} bytes loaded and {self.stores} stored{moved}; {self.operations} operations"
+        return f"{one}: {most}{self.loads:,} bytes loaded and {self.stores:,} stored{moved}; {self.operations:,} operations"
 
 
 def traffic(program: Program, task: Task) -> Traffic:
     """What an iteration of a loop takes."""
+    if task.tile is not None:
+        tile = task.tile
+        return Traffic(tile.loads, tile.stores, tile.loads + tile.stores, tile.operations, of="tile")
     types = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
     sizes = {name: np.dtype(type_.dtype).itemsize for name, type_ in types.items() if isinstance(type_, ArrayType)}
     sizes |= {each.local: sizes[each.leaves[0]] for each in task.selections}

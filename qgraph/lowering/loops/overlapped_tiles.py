@@ -52,6 +52,7 @@ from qgraph.lowering.loops.going_beyond import may_go_beyond
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
 from qgraph.lowering.loops.tile_codegen import Attempt, TileCode, reduction_code
+from qgraph.lowering.loops.tile_costs import tile_cost
 
 # Elements of a tile along each axis, the last one along memory, and of its halo on each side. Measured on a Zen 3 with 1 MiB of
 # L2 a core: tiles of two float64 arrays go through L3 then, and that is quicker than smaller ones, which compute more in halos.
@@ -319,5 +320,6 @@ class _Tiler:
             scalars=code.scalars,
             selections=code.stencils.selections,
             block=BlockShape(code.threads, code.shared, large) if isinstance(code, BlockCode) else None,
+            tile=tile_cost(code),
             note=code.note,
         )

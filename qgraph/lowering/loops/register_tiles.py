@@ -65,7 +65,7 @@ class RegisterTile:
     @property
     def _numbers(self) -> tuple[int, ...]:
         """The loops in which a tile far from edges has a part."""
-        return tuple(number for number, stage in enumerate(self._stencils.stages) if _everywhere(stage))
+        return tuple(number for number, stage in enumerate(self._stencils.stages) if stage.is_everywhere)
 
     @property
     def _stages(self) -> tuple[Stage, ...]:
@@ -162,7 +162,7 @@ class RegisterTile:
             for step in self._stencils.steps:
                 if not isinstance(step, Stage):
                     stands = step.after(stands)
-                elif _everywhere(step):
+                elif step.is_everywhere:
                     found.append((step, stands))
             yield found
 
@@ -378,11 +378,6 @@ def values_in(node: ast.AST) -> set[str]:
     """The names under ``node``, but those of arrays that are only asked for what they say of themselves."""
     asked = {id(each.value) for each in nodes_of(node) if isinstance(each, ast.Attribute)}
     return {each.id for each in nodes_of(node) if isinstance(each, ast.Name) and id(each) not in asked}
-
-
-def _everywhere(stage: Stage) -> bool:
-    """Whether a loop goes over both axes."""
-    return all(place.axis is not None for place in stage.places)
 
 
 def _subscripts(body: Statements, stage: Stage) -> list[ast.Subscript]:

@@ -67,6 +67,11 @@ class Stage:
         return next((each for each, place in enumerate(self.places) if place.axis == position), None)
 
     @property
+    def is_everywhere(self) -> bool:
+        """Whether the loop goes over all axes, and is none along an edge."""
+        return all(place.axis is not None for place in self.places)
+
+    @property
     def anchor(self) -> tuple[int, ...]:
         """How far from the variables the first element is that it writes, or looks at where it writes none."""
         access = next((each for each in self.accesses if each.writes), self.accesses[0])

@@ -423,3 +423,30 @@ def test_too_little_shared_memory(monkeypatch):
     monkeypatch.setattr(overlapped_tiles, "BLOCK_TILES", ((128, 128),))
     plan = str(qgraph.kernel(fuse=True)(many).plan(*[np.zeros((9, 9)) for _ in range(4)], 100))
     assert "one sweep for a pass over memory: tiles of its 4 arrays do not fit into shared memory" in plan
+
+
+def test_explain_tells_where_a_halo_is_from_and_what_a_tile_takes():
+    kernel = qgraph.kernel(backend="cuda", fuse=True)(shifted)
+    arrays = [np.zeros((4096, 4096), np.float32) for _ in range(2)]
+    found = kernel.explain(*arrays, 100)
+    lines = [line.strip() for line in str(found).splitlines()]
+    first = shifted.__code__.co_firstlineno
+    for line in (
+        f"line {first + 3} reads elements -2 to 0 along axis 0 and 0 to 2 along axis 1 from the one that it stores",
+        f"line {first + 5} reads no neighbours of what it stores",
+        "so an iteration needs 2 by 2 elements around a tile, and 4 of them need a halo of 8 by 8",
+        f"legal: line {first + 3} is independent, no iteration touches what another writes",
+        f"legal: line {first + 5} is independent, no iteration touches what another writes",
+        "legal: what tiles store goes to copies of the arrays, at which none of them looks",
+    ):
+        assert lines.count(line) == 1, line
+    there, back = (node for node in found.to_dict()["nodes"] if any("halo" in loop["note"] for loop in node["loops"]))
+    for node in (there, back):
+        (cost,) = node["costs"]
+        # One array is stored to before anybody looks at it.
+        assert (cost["loads"], cost["stores"]) == (4 * 64 * 128, 4 * 48 * 112)
+        # What follows behind each of the four iterations needs so many elements more on each side.
+        each = sum((48 + 2 * more) * (112 + 2 * more) for more in (6, 4, 2, 0))
+        assert cost["operations"] == 5 * each + 2 * each
+        assert cost["iterations"] == -(-4096 // 48) * -(-4096 // 112)
+        assert node["launch"] == "37 x 86 blocks of 32 x 8: a block an iteration, whose threads share it"

@@ -1,0 +1,65 @@
+"""What a tile takes in a pass over memory, and why iterations may run so: what ``explain`` and ``profile`` tell of tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from qgraph.ir.blocks import TileCost
+from qgraph.lowering.graph.traffic import traffic
+from qgraph.lowering.loops.stencils import Stage
+from qgraph.lowering.loops.tile_codegen import TileCode
+
+
+def tile_cost(code: TileCode) -> TileCost:
+    """Of a tile far from every edge; loops along edges are not counted."""
+    stencils, sweeps = code.stencils, 0 if code.copies else code.sweeps
+    kept = [leaves[0] for key, leaves in stencils.leaves.items() if key not in stencils.overwritten]
+    element = sum(np.dtype(code.arrays[leaf].dtype).itemsize for leaf in kept)
+    loads, stores = element * math.prod(code.extents), element * math.prod(code.tile)
+    costs = [(stage, traffic(code.program, stage.task)) for stage in stencils.stages if stage.is_everywhere]
+    # The pass back does the same.
+    reasons = [] if code.back or not sweeps else [*_halo(code), *_legal(code)]
+    if not sweeps or not costs or any(cost.why_not for _, cost in costs):
+        return TileCost(loads, stores, 0, tuple(reasons))
+    done = [sum(_iterations(code, stage, left) for left in range(sweeps)) for stage, _ in costs]
+    owned = sweeps * math.prod(code.tile)
+    alone, moved = owned * sum(cost.memory for _, cost in costs), loads + stores
+    gain = f"{alone / moved:.1f} times as much memory" if moved else f"{alone:,} bytes of memory for each tile, and a pass none"
+    halo = 1 - owned * len(costs) / sum(done)
+    lost = f"{halo:.0%} of what a tile computes lies in its halo, and other tiles compute it, too"
+    reasons += [] if code.back else [f"{sweeps} iterations one by one move {gain}; {lost}"]
+    return TileCost(
+        loads, stores, sum(cost.operations * many for (_, cost), many in zip(costs, done, strict=True)), tuple(reasons)
+    )
+
+
+def _iterations(code: TileCode, stage: Stage, left: int) -> int:
+    """How many a loop has in a tile, in a sweep behind which so many are left."""
+    axes = zip(code.tile, stage.beyond, code.stencils.reach, strict=True)
+    return math.prod(tile + below + above + 2 * left * reach for tile, (below, above), reach in axes)
+
+
+def _halo(code: TileCode) -> Iterator[str]:
+    """Where the halo is from."""
+    for stage in code.stencils.stages:
+        found = []
+        for axis, first in enumerate(stage.anchor):
+            by = [each.places[axis].offset - first for each in stage.accesses if not each.writes]
+            if any(by):
+                found.append(f"{min(by)} to {max(by)} along axis {axis}")
+        where = f"elements {' and '.join(found)} from the one that it stores" if found else "no neighbours of what it stores"
+        yield f"line {stage.task.span.line} reads {where}"
+    reach, halo = (" by ".join(map(str, each)) for each in (code.stencils.reach, code.halo))
+    yield f"so an iteration needs {reach} elements around a tile, and {code.sweeps} of them need a halo of {halo}"
+
+
+def _legal(code: TileCode) -> Iterator[str]:
+    """What proves that tiles may do iterations before other tiles have done theirs."""
+    for stage in code.stencils.stages:
+        verdict = stage.task.verdict
+        assert verdict is not None
+        yield f"legal: line {stage.task.span.line} is {verdict.kind}, {verdict.reason}"
+    yield "legal: what tiles store goes to copies of the arrays, at which none of them looks"
