@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import qgraph
+
 NARROW = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 
 
@@ -36,3 +38,53 @@ def test_divmod_of_booleans_and_of_numbers_of_either_kind(check):
     numbers = np.array([1, 3, 2], np.uint8)
     with np.errstate(over="ignore"):
         check(divided_by_a_boolean, lambda: (np.array([True, False, True]), numbers, np.full((3, 3), 77.0)))
+
+
+def of_uint32(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = (x[i] + y[i]) * u[i]
+
+
+def shifted_by_uint32(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = (x[i] >> y[i]) + u[i]
+
+
+def of_a_loop_variable(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = (x[i] - i) * u[i]
+
+
+def of_an_inner_loops_variable(x, y, u, out):
+    for i in range(x.shape[0]):
+        for j in range(2):
+            out[i] = max(x[i] - j, 0) * u[i]
+
+
+@pytest.mark.parametrize("function", [of_uint32, shifted_by_uint32, of_a_loop_variable, of_an_inner_loops_variable])
+def test_an_int64_that_is_made_of_narrower_numbers_does_not_meet_a_uint64(backend, function):
+    kernel = qgraph.kernel(function, backend=backend)
+    one = np.ones(3, np.int32)
+    with pytest.raises(qgraph.KernelTypeError, match=r"`u\[i\]` is a uint64 and .* an int64"):
+        kernel(one, one.astype(np.uint32), one.astype(np.uint64), np.zeros(3))
+
+
+def of_narrow_integers(x, y, u, n, out):
+    for i in range(x.shape[0]):
+        out[i, 0] = (x[i] + 3) * u[i]
+        out[i, 1] = x[i] * np.uint16(3) * u[i]
+        out[i, 2] = y[i] * u[i] * i * n
+
+
+def test_a_uint64_with_what_numpy_has_a_type_for(check):
+    numbers = np.array([-5, 2, -1])
+    check(
+        of_narrow_integers,
+        lambda: (
+            numbers.astype(np.int32),
+            np.arange(3, dtype=np.uint32),
+            np.arange(3, dtype=np.uint64),
+            2,
+            np.full((3, 3), 77.0),
+        ),
+    )
