@@ -61,7 +61,23 @@ def of_an_inner_loops_variable(x, y, u, out):
             out[i] = max(x[i] - j, 0) * u[i]
 
 
-@pytest.mark.parametrize("function", [of_uint32, shifted_by_uint32, of_a_loop_variable, of_an_inner_loops_variable])
+def of_numpys_functions(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = np.minimum(i, 5) * u[i]
+
+
+def of_numpys_choice(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = min(np.where(x[i] > 0, 0, -3), u[i])
+
+
+MADE = [
+    *(of_uint32, shifted_by_uint32, of_a_loop_variable, of_an_inner_loops_variable),
+    *(of_numpys_functions, of_numpys_choice),
+]
+
+
+@pytest.mark.parametrize("function", MADE)
 def test_an_int64_that_is_made_of_narrower_numbers_does_not_meet_a_uint64(backend, function):
     kernel = qgraph.kernel(function, backend=backend)
     one = np.ones(3, np.int32)

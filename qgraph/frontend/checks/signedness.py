@@ -213,6 +213,12 @@ class _Signs:
                 return self._inside(function, arguments)
             case Cast():
                 return arguments[0]
+        kinds = self._known(function, arguments, node)
+        # NumPy's functions of Python's integers give an int64.
+        numpys = operation(function).owner == "numpy"
+        return frozenset({"signed"}) if numpys and kinds - {"negative"} == _PYTHON else kinds
+
+    def _known(self, function: object, arguments: list[Kinds], node: ast.Call) -> Kinds:
         if function is np.where and len(arguments) == 3:
             return self._meet(node.args[1:], node)
         match operation(function).result:
