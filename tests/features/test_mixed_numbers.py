@@ -104,3 +104,21 @@ def test_a_uint64_with_what_numpy_has_a_type_for(check):
             np.full((3, 3), 77.0),
         ),
     )
+
+
+def moved_by_a_scalar_of_numpys(x, y, k):
+    v = k + 1
+    for i in range(y.shape[0]):
+        x[i + v] += y[i] * v
+    t = np.zeros(v)
+    t[:] = v
+    x[:v] = t + x[v : 2 * v]
+    for _ in qgraph.serial(range(v)):
+        for i in range(v, x.shape[0]):
+            x[i] += v
+    return v
+
+
+@pytest.mark.parametrize("dtype", [*NARROW, np.int64, np.uint64, int])
+def test_a_scalar_of_numpys_is_a_bound_an_index_and_a_length(check, dtype):
+    check(moved_by_a_scalar_of_numpys, lambda: (np.arange(12.0), np.arange(4.0), dtype(2)))
