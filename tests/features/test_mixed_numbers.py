@@ -106,10 +106,34 @@ def test_a_uint64_with_what_numpy_has_a_type_for(check):
     )
 
 
+def of_a_scalar_of_numpys(x, out, k):
+    v = k + 1
+    for i in range(x.shape[0]):
+        out[i] = x[i] * v
+    return v, v * 40
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_what_the_host_computes_of_numpys_scalars_is_of_their_type(check, dtype):
+    with np.errstate(over="ignore"):
+        check(of_a_scalar_of_numpys, lambda: (np.array([100, 3, 90], dtype), np.full(3, 77.0), dtype(4)))
+
+
+def of_signed_and_unsigned_scalars(u, k, out):
+    v = u * k
+    out[0] = v
+    return v - 300
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32])
+def test_a_uint64_and_a_signed_scalar_are_a_float64(check, dtype):
+    check(of_signed_and_unsigned_scalars, lambda: (np.uint64(5), dtype(-3), np.full(1, 77.0)))
+
+
 def moved_by_a_scalar_of_numpys(x, y, k):
     v = k + 1
     for i in range(y.shape[0]):
-        x[i + v] += y[i] * v
+        x[i + v] = x[i + v] + y[i] * v
     t = np.zeros(v)
     t[:] = v
     x[:v] = t + x[v : 2 * v]
@@ -122,3 +146,8 @@ def moved_by_a_scalar_of_numpys(x, y, k):
 @pytest.mark.parametrize("dtype", [*NARROW, np.int64, np.uint64, int])
 def test_a_scalar_of_numpys_is_a_bound_an_index_and_a_length(check, dtype):
     check(moved_by_a_scalar_of_numpys, lambda: (np.arange(12.0), np.arange(4.0), dtype(2)))
+
+
+def test_the_verdict_on_a_loop_names_a_scalar_of_numpys_as_it_is_written(rig):
+    plan = rig.kernel(moved_by_a_scalar_of_numpys).plan(np.arange(12.0), np.arange(4.0), np.int8(2))
+    assert "refused where -y.shape[0] < k + 1 < 0 and" in str(plan)
