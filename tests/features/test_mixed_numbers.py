@@ -151,3 +151,16 @@ def test_a_scalar_of_numpys_is_a_bound_an_index_and_a_length(check, dtype):
 def test_the_verdict_on_a_loop_names_a_scalar_of_numpys_as_it_is_written(rig):
     plan = rig.kernel(moved_by_a_scalar_of_numpys).plan(np.arange(12.0), np.arange(4.0), np.int8(2))
     assert "refused where -y.shape[0] < k + 1 < 0 and" in str(plan)
+
+
+def divided_by_loop_variables(x, out):
+    for i in range(x.shape[0]):
+        out[i, 0], out[i, 1] = divmod(7, i)
+        q, r = divmod(x[i], i)
+        out[i, 2] = q * 10 + r
+
+
+def test_divmod_by_zero_in_a_loop_is_zero(rig):
+    out = np.full((3, 3), 77.0)
+    rig.run(rig.kernel(divided_by_loop_variables), np.array([5, 9, 5]), out)
+    assert out.tolist() == [[0, 0, 0], [7, 0, 90], [3, 1, 21]]
