@@ -164,3 +164,34 @@ def test_divmod_by_zero_in_a_loop_is_zero(rig):
     out = np.full((3, 3), 77.0)
     rig.run(rig.kernel(divided_by_loop_variables), np.array([5, 9, 5]), out)
     assert out.tolist() == [[0, 0, 0], [7, 0, 90], [3, 1, 21]]
+
+
+def index_that_is_a_float(x, y):
+    for i in range(x.shape[0]):
+        y[x[i] / 2] = 1
+
+
+def index_that_is_a_boolean(x, y):
+    for i in range(x.shape[0]):
+        y[x[i] > 0] = 1
+
+
+def greatest_of_a_number_and_a_row(x, y):
+    m = 1.0
+    for i in range(x.shape[0]):
+        m = max(m, x)
+    y[0] = m
+
+
+MESSAGES = [
+    (index_that_is_a_float, "an index of an element is a float64", "write int"),
+    (index_that_is_a_boolean, "an index of an element is a bool", "write int"),
+    (greatest_of_a_number_and_a_row, r"no implementation of max\(float64, array", ""),
+]
+
+
+@pytest.mark.parametrize(("function", "found", "hint"), MESSAGES)
+def test_what_is_no_index_and_no_operand_is_named(backend, function, found, hint):
+    with pytest.raises(qgraph.KernelTypeError, match=found) as caught:
+        qgraph.kernel(function, backend=backend)(np.zeros(3, np.int64), np.zeros(3))
+    assert hint in (caught.value.hint or "")
