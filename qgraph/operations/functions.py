@@ -73,13 +73,15 @@ def _builtins() -> Iterator[Operation]:
     yield typed(builtins.int, lambda rules, code: rules.to_integer(None), owner="python")
     yield typed(builtins.complex, lambda rules, code: rules.to_complex)
     yield typed(builtins.round, lambda rules, code: rules.round_, owner="first")
-    yield _spelled(builtins.divmod, _divmod, ufuncs=(np.divmod,), result="joined")
+    yield typed(
+        builtins.divmod,
+        lambda rules, code: rules.quotient_and_rest,
+        ufuncs=(np.divmod,),
+        result="joined",
+        takes_ambiguous=True,
+    )
     yield Operation(functions=(builtins.len,), owner="python")
     yield typed(builtins.range, lambda rules, code: rules.range_, takes_ambiguous=True)
-
-
-def _divmod(a, b):  # type: ignore[no-untyped-def]
-    return a // b, a % b
 
 
 # --- floats -------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from qgraph.frontend.checks.negative_power import may_fail, negative_power
 from qgraph.frontend.checks.zero_division import checking_word, fault_of, is_wrong, may_raise, raises_itself, raises_somewhere
-from qgraph.frontend.inference.host_expressions import integer_of_host
+from qgraph.frontend.inference.host_expressions import integer_of_host, numpy_type
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import relocate
 from qgraph.frontend.inference.ranks import is_ellipsis
@@ -209,7 +209,7 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(bound, (SlotRef, ScalarRef)):
             self._body.scalars[bound.name] = bound.slot
         if isinstance(bound, (SlotRef, ScalarRef, HostExpr)) and bound.name:
-            return standing_for(at(load(bound.name), node), node)
+            return standing_for(ast.fix_missing_locations(at(self._named(bound), node)), node)
         if isinstance(bound, ViewRef):
             return self._view(bound, node)
         if isinstance(bound, HostExpr):
@@ -224,6 +224,12 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple) and text.isidentifier():
             hint += f"; an index is known at compile time, as `k` is in `for k in qgraph.static(range({len(bound.children)}))`"
         raise self._scope.error(f"`{text}` is {words}, and cannot be used as a value here", node, hint)
+
+    def _named(self, bound: SlotRef | ScalarRef | HostExpr) -> ast.expr:
+        found = load(bound.name)
+        kind = numpy_type(self._body.unit, bound.expr) if isinstance(bound, HostExpr) else None
+        # A host value has 64 bits, and an integer of NumPy's those of its type.
+        return found if kind is None else self._call(kind, kind.__name__, found)
 
     def _of_host(self, expr: ast.expr, node: ast.expr) -> ast.expr:
         """What the host knows, as an expression of the body, which is written ``node``."""

@@ -22,12 +22,18 @@ from qgraph.ir.trees import operands_of
 from qgraph.operations.table import operation
 from qgraph.source import Span, children_of
 
-# Where a number comes from: "unsigned" is uint64, "signed" int64, "narrow" a signed type that is narrower, "python" a literal,
-# and "negative" besides if it is less than 0.
+# Where a number comes from: "unsigned" is uint64, "unsigned32" uint32, "signed" int64, "narrow" a signed type that is narrower,
+# "python" Python's, and "negative" besides if it is a literal less than 0.
 Kinds = frozenset[str]
 _NOTHING: Kinds = frozenset()
 _FLOAT: Kinds = frozenset({"float"})
-_DTYPES = {"uint64": "unsigned", "int64": "signed", "int8": "narrow", "int16": "narrow", "int32": "narrow"}
+_PYTHON: Kinds = frozenset({"python"})
+_DTYPES = {
+    "uint64": "unsigned",
+    "uint32": "unsigned32",
+    "int64": "signed",
+    **dict.fromkeys(("int8", "int16", "int32"), "narrow"),
+}
 _TURNS = 4
 
 
@@ -66,7 +72,7 @@ def _of_dtype(dtype: str) -> Kinds:
 
 def _of_type(type_: ArrayType | ScalarType) -> Kinds:
     weak = isinstance(type_, ScalarType) and type_.weak and type_.dtype == "int64"
-    return frozenset({"python"}) if weak else _of_dtype(type_.dtype)
+    return _PYTHON if weak else _of_dtype(type_.dtype)
 
 
 def _settled(kinds: Kinds) -> Kinds:
@@ -74,7 +80,7 @@ def _settled(kinds: Kinds) -> Kinds:
     kinds -= {"negative"}
     if "float" in kinds:
         return _FLOAT
-    if {"python", "narrow"} <= kinds:
+    if "narrow" in kinds and kinds & {"python", "unsigned32"}:
         return frozenset({"signed"}) | (kinds & {"unsigned"})
     return kinds - {"python"} or kinds
 
@@ -88,6 +94,10 @@ def _is_natural(node: ast.expr, names: Mapping[str, object]) -> bool:
             function = names.get(name)
             return isinstance(function, type) and issubclass(function, np.integer) and literal >= 0
     return False
+
+
+def _is_literal(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.UnaryOp) and _is_literal(node.operand))
 
 
 class _Signs:
@@ -104,6 +114,7 @@ class _Signs:
         self._slots |= {v.local: v.slot.name for r in task.reductions for v in r.variables if v.slot is not None}
         leaves = {name: _of_type(type_) for name, type_ in types.items()}
         self._env = leaves | {each.local: leaves.get(each.leaves[0], _NOTHING) for each in task.selections}
+        self._env |= {axis.variable: _PYTHON for axis in task.axes}
         self._names: Mapping[str, object] = task.names
         self._file = task.span.file
         self._returned: Kinds = _NOTHING
@@ -139,11 +150,16 @@ class _Signs:
             case ast.Return():
                 self._returned |= _NOTHING if node.value is None else self._of(node.value)
             case _:
-                for child in children_of(node):
-                    if isinstance(child, ast.expr):
-                        self._of(child)
-                    elif isinstance(child, ast.stmt):
-                        self._statement(child)
+                self._parts(node)
+
+    def _parts(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+            self._env[node.target.id] = self._env.get(node.target.id, _NOTHING) | _PYTHON
+        for child in children_of(node):
+            if isinstance(child, ast.expr):
+                self._of(child)
+            elif isinstance(child, ast.stmt):
+                self._statement(child)
 
     def _assign(self, target: ast.expr, value: ast.expr, kinds: Kinds) -> None:
         if isinstance(target, ast.Tuple):
@@ -171,7 +187,7 @@ class _Signs:
                 kinds = _of_dtype(known.dtype.name) if isinstance(known, np.generic) else self._env.get(node.id, _NOTHING)
                 return _settled(kinds)
             case ast.Constant():
-                return _FLOAT if isinstance(node.value, float) else frozenset({"python"})
+                return _FLOAT if isinstance(node.value, float) else _PYTHON
             case ast.Attribute():
                 return _NOTHING
             case ast.Call():
@@ -197,6 +213,12 @@ class _Signs:
                 return self._inside(function, arguments)
             case Cast():
                 return arguments[0]
+        kinds = self._known(function, arguments, node)
+        # NumPy's functions of Python's integers give an int64.
+        numpys = operation(function).owner == "numpy"
+        return frozenset({"signed"}) if numpys and kinds - {"negative"} == _PYTHON else kinds
+
+    def _known(self, function: object, arguments: list[Kinds], node: ast.Call) -> Kinds:
         if function is np.where and len(arguments) == 3:
             return self._meet(node.args[1:], node)
         match operation(function).result:
@@ -245,6 +267,10 @@ class _Signs:
         if isinstance(getattr(node, "op", None), ast.Pow):
             # Integers to an integer power have the type of the base.
             return each[0]
+        weak = any(of == _PYTHON and not _is_literal(part) for part, of in zip(operands, each, strict=True))
+        if weak or any("unsigned32" in of for of in each):
+            # No narrower type holds a signed one and uint32, nor one and numbers that are Python's and no literals.
+            each = [(of - {"narrow"}) | {"signed"} if "narrow" in of else of for of in each]
         kinds = frozenset().union(*each) - {"negative"}
         if {"unsigned", "signed"} <= kinds:
             unsigned, signed = (
@@ -255,7 +281,7 @@ class _Signs:
         if {"unsigned", "narrow"} <= kinds:
             return _FLOAT
         # Of a narrow type and int64 comes int64; a Python int takes the other's type.
-        return kinds - {"narrow", "python"} if kinds & {"unsigned", "signed"} else kinds - {"python"} or kinds
+        return kinds - {"narrow", "python", "unsigned32"} if kinds & {"unsigned", "signed"} else kinds - {"python"} or kinds
 
 
 def _mixed(found: str, span: Span) -> KernelTypeError:

@@ -145,7 +145,8 @@ class Caller(Evaluator):
         if is_one_of(function, (int, operator.index, np.int64)):
             return replace(values[0], dtype="")
         if isinstance(function, type) and issubclass(function, np.integer):
-            return as_dtype(known[0], np.dtype(function).name)
+            dtype = np.dtype(function).name
+            return values[0] if values[0].dtype == dtype else as_dtype(known[0], dtype)
         return None
 
     def method(self, node: ast.Call, function: ast.Attribute, values: Sequence[Value]) -> Value:

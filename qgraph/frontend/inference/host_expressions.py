@@ -85,7 +85,9 @@ def _is_integer(unit: ProgramBuilder, node: ast.AST) -> bool:
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(value))):
             return value >= 0 and _is_integer(unit, left)
         case ast.BinOp(op=op):
-            return isinstance(op, _OF_INTEGERS) and all(_is_integer(unit, operand) for operand in operands_of(node))
+            whole = isinstance(op, _OF_INTEGERS) and all(_is_integer(unit, operand) for operand in operands_of(node))
+            # Of uint64 and signed numbers of NumPy's comes a float64.
+            return whole and np.dtype(numpy_type(unit, node) or int).kind != "f"
         case ast.UnaryOp(op=op, operand=operand):
             return not isinstance(op, ast.Not) and _is_integer(unit, operand)
         case ast.IfExp(body=body, orelse=orelse):
@@ -96,6 +98,33 @@ def _is_integer(unit: ProgramBuilder, node: ast.AST) -> bool:
                 return True
             return is_one_of(function, _OF_NUMBERS) and all(_is_integer(unit, each) for each in args)
     return _is_given(unit, node, "iu")
+
+
+def numpy_type(unit: ProgramBuilder, node: ast.AST) -> type[np.number] | None:
+    """The type of NumPy's that an integer of the host surely has; None where it is Python's, or may be."""
+    match node:
+        case ast.Name(id=name):
+            leaf = unit.leaves.get(name)
+            if leaf is None:
+                found = type(unit.host_names.get(name))
+            else:
+                found = np.dtype(leaf.type.dtype).type if isinstance(leaf.type, ScalarType) and not leaf.type.weak else int
+            return found if issubclass(found, np.number) else None
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
+            return numpy_type(unit, operand)
+        case ast.BinOp(left=left, right=right):
+            both = {kind for part in (left, right) if (kind := numpy_type(unit, part)) is not None}
+            return np.result_type(*both).type if both else None
+        case ast.IfExp(body=body, orelse=orelse):
+            return _one_type(unit, [body, orelse])
+        case ast.Call(func=ast.Name(id=name), args=args) if is_one_of(unit.host_names.get(name), _OF_NUMBERS):
+            return _one_type(unit, args)
+    return None
+
+
+def _one_type(unit: ProgramBuilder, nodes: list[ast.expr]) -> type[np.number] | None:
+    found = {numpy_type(unit, node) for node in nodes}
+    return found.pop() if len(found) == 1 else None
 
 
 def _is_rounded(unit: ProgramBuilder, node: ast.AST) -> bool:

@@ -166,8 +166,14 @@ class Conversions(ast.NodeTransformer):
         return node
 
 
+def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
+    return _operated(operator.floordiv, a, b), _operated(operator.mod, a, b)
+
+
 def simulated_function(value: Any) -> Any:
-    """A function of math as ``without_domain``, an extreme of any integers; anything else as it is."""
+    """A function of math as ``without_domain``, an extreme of any integers, ``divmod`` by 0; anything else as it is."""
+    if value is divmod:
+        return _divmod
     if value is np.maximum or value is np.minimum:
         return functools.partial(_extreme, value)
     name = getattr(value, "__name__", "")

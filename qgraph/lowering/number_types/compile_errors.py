@@ -29,6 +29,8 @@ _HINT_ELEMENT = "take an element: a[0], or a[()] of an array without axes"
 _STORED = "is assigned to one element of an array"
 _COMPLEX = "a complex number is stored or converted as a number of type "
 _HINT_COMPLEX = "take its real part: z.real, or np.real(z) of a whole array"
+_INDEX = "an index of an element is a "
+_HINT_INDEX = "indices are integers: write int(...), or // where a float would come out"
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
@@ -86,6 +88,8 @@ def _hint(found: str) -> str:
         return _HINT_VECTOR
     if found.startswith(_COMPLEX):
         return _HINT_COMPLEX
+    if found.startswith(_INDEX):
+        return _HINT_INDEX
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
 
 
@@ -108,7 +112,10 @@ def sentence(error: BaseException) -> str:
     narrowed = messages.COMPLEX_STORED.search(text) or messages.COMPLEX_CONVERTED.search(text)
     if narrowed:
         return f"{_COMPLEX}{narrowed['type']}"
-    inner = messages.INNER.findall(text)
+    index = messages.INDEX.search(text)
+    if index:
+        return f"{_INDEX}{index['type']}"
+    inner = [each for each in messages.INNER.findall(text) if not each.startswith(messages.PARAMETERS)]
     match = messages.NO_MATCH.search(text)
     if inner:
         return str(inner[-1]).strip()

@@ -1,6 +1,9 @@
-"""Typing rules of rounding: ceil, floor, round, whose a number is included."""
+"""Typing rules of rounding: ceil, floor, round, whose a number is included, and divmod."""
 
 from __future__ import annotations
+
+import operator
+from typing import Any
 
 from qgraph.lowering.number_types import function_llvm
 from qgraph.lowering.number_types import number_llvm as code
@@ -30,6 +33,23 @@ def rounding(emit: Emitter) -> Rule:
         return Choice((kind,), kind, code.identity if is_integral(kind) else emit)
 
     return rule
+
+
+def quotient_and_rest(typing: NumberTyping, args: Types) -> Choice | None:
+    """``divmod``: of the types of ``//`` and ``%``, where a literal takes the type of the other number."""
+    if len(args) != 2:
+        return None
+    words = [typing.resolve_value_type(function) for function in (operator.floordiv, operator.mod)]
+    parts = [(word, typing.resolve_function_type(word, args, {})) for word in words]
+    if any(signature is None or signature.args != parts[0][1].args for _, signature in parts):
+        return None
+    result = types.BaseTuple.from_types(tuple(signature.return_type for _, signature in parts))
+
+    def emit(context: Any, builder: Any, _sig: Any, values: Any) -> Any:
+        items = [context.get_function(word, signature)(builder, values) for word, signature in parts]
+        return context.make_tuple(builder, result, items)
+
+    return Choice(parts[0][1].args, result, emit)
 
 
 def round_(typing: NumberTyping, args: Types) -> Choice | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from qgraph.errors import ArgumentError
 from qgraph.ir.argument_types import ArrayType, LengthOfOne
 from qgraph.ir.program import HostValue, Program, Task
@@ -25,6 +27,7 @@ _CONDITIONS = {
     "length": "{0}",
     "same": "{0} == 1",
 }
+_COMPARISONS = ("shape", "length", "same")
 
 
 class _ShapesDifferError(Exception):
@@ -166,6 +169,9 @@ def where_of(loop: Task) -> str:
 
 
 def _checked(value: HostValue, result: Any) -> int:
+    if value.check in _COMPARISONS and isinstance(result, np.bool_):
+        # Some length is NumPy's integer.
+        result = bool(result)
     try:
         number = result.__index__()
     except AttributeError:

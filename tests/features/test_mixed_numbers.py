@@ -1,0 +1,197 @@
+"""Numbers of several types in one expression: of which type the result is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import qgraph
+
+NARROW = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
+
+
+def divided(x, y, out):
+    for i in range(x.shape[0]):
+        q, r = divmod(x[i], 7)
+        out[i, 0] = -q
+        out[i, 1] = r * 60
+        out[i, 2] = -divmod(100, y[i])[0]
+        out[i, 3] = divmod(100, y[i])[1] * 100
+        out[i, 4] = np.divmod(x[i], 7)[1] * 60
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_divmod_with_a_literal_is_of_the_other_numbers_type(check, dtype):
+    numbers = np.array([1, 5, 33, 90, 127], dtype)
+    with np.errstate(over="ignore"):
+        check(divided, lambda: (numbers, numbers[::-1].copy(), np.full((5, 5), 77.0)))
+
+
+def divided_by_a_boolean(b, x, out):
+    for i in range(x.shape[0]):
+        out[i, 0] = divmod(b[i], x[i])[0]
+        out[i, 1] = divmod(x[i] > 1, x[i])[1] * 200
+        out[i, 2] = divmod(max(x[i], 3), 4)[1]
+
+
+def test_divmod_of_booleans_and_of_numbers_of_either_kind(check):
+    numbers = np.array([1, 3, 2], np.uint8)
+    with np.errstate(over="ignore"):
+        check(divided_by_a_boolean, lambda: (np.array([True, False, True]), numbers, np.full((3, 3), 77.0)))
+
+
+def of_uint32(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = (x[i] + y[i]) * u[i]
+
+
+def shifted_by_uint32(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = (x[i] >> y[i]) + u[i]
+
+
+def of_a_loop_variable(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = (x[i] - i) * u[i]
+
+
+def of_an_inner_loops_variable(x, y, u, out):
+    for i in range(x.shape[0]):
+        for j in range(2):
+            out[i] = max(x[i] - j, 0) * u[i]
+
+
+def of_numpys_functions(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = np.minimum(i, 5) * u[i]
+
+
+def of_numpys_choice(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = min(np.where(x[i] > 0, 0, -3), u[i])
+
+
+MADE = [
+    *(of_uint32, shifted_by_uint32, of_a_loop_variable, of_an_inner_loops_variable),
+    *(of_numpys_functions, of_numpys_choice),
+]
+
+
+@pytest.mark.parametrize("function", MADE)
+def test_an_int64_that_is_made_of_narrower_numbers_does_not_meet_a_uint64(backend, function):
+    kernel = qgraph.kernel(function, backend=backend)
+    one = np.ones(3, np.int32)
+    with pytest.raises(qgraph.KernelTypeError, match=r"`u\[i\]` is a uint64 and .* an int64"):
+        kernel(one, one.astype(np.uint32), one.astype(np.uint64), np.zeros(3))
+
+
+def of_narrow_integers(x, y, u, n, out):
+    for i in range(x.shape[0]):
+        out[i, 0] = (x[i] + 3) * u[i]
+        out[i, 1] = x[i] * np.uint16(3) * u[i]
+        out[i, 2] = y[i] * u[i] * i * n
+
+
+def test_a_uint64_with_what_numpy_has_a_type_for(check):
+    numbers = np.array([-5, 2, -1])
+    check(
+        of_narrow_integers,
+        lambda: (
+            numbers.astype(np.int32),
+            np.arange(3, dtype=np.uint32),
+            np.arange(3, dtype=np.uint64),
+            2,
+            np.full((3, 3), 77.0),
+        ),
+    )
+
+
+def of_a_scalar_of_numpys(x, out, k):
+    v = k + 1
+    for i in range(x.shape[0]):
+        out[i] = x[i] * v
+    return v, v * 40
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_what_the_host_computes_of_numpys_scalars_is_of_their_type(check, dtype):
+    with np.errstate(over="ignore"):
+        check(of_a_scalar_of_numpys, lambda: (np.array([100, 3, 90], dtype), np.full(3, 77.0), dtype(4)))
+
+
+def of_signed_and_unsigned_scalars(u, k, out):
+    v = u * k
+    out[0] = v
+    return v - 300
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32])
+def test_a_uint64_and_a_signed_scalar_are_a_float64(check, dtype):
+    check(of_signed_and_unsigned_scalars, lambda: (np.uint64(5), dtype(-3), np.full(1, 77.0)))
+
+
+def moved_by_a_scalar_of_numpys(x, y, k):
+    v = k + 1
+    for i in range(y.shape[0]):
+        x[i + v] = x[i + v] + y[i] * v
+    t = np.zeros(v)
+    t[:] = v
+    x[:v] = t + x[v : 2 * v]
+    for _ in qgraph.serial(range(v)):
+        for i in range(v, x.shape[0]):
+            x[i] += v
+    return v
+
+
+@pytest.mark.parametrize("dtype", [*NARROW, np.int64, np.uint64, int])
+def test_a_scalar_of_numpys_is_a_bound_an_index_and_a_length(check, dtype):
+    check(moved_by_a_scalar_of_numpys, lambda: (np.arange(12.0), np.arange(4.0), dtype(2)))
+
+
+def test_the_verdict_on_a_loop_names_a_scalar_of_numpys_as_it_is_written(rig):
+    plan = rig.kernel(moved_by_a_scalar_of_numpys).plan(np.arange(12.0), np.arange(4.0), np.int8(2))
+    assert "refused where -y.shape[0] < k + 1 < 0 and" in str(plan)
+
+
+def divided_by_loop_variables(x, out):
+    for i in range(x.shape[0]):
+        out[i, 0], out[i, 1] = divmod(7, i)
+        q, r = divmod(x[i], i)
+        out[i, 2] = q * 10 + r
+
+
+def test_divmod_by_zero_in_a_loop_is_zero(rig):
+    out = np.full((3, 3), 77.0)
+    rig.run(rig.kernel(divided_by_loop_variables), np.array([5, 9, 5]), out)
+    assert out.tolist() == [[0, 0, 0], [7, 0, 90], [3, 1, 21]]
+
+
+def index_that_is_a_float(x, y):
+    for i in range(x.shape[0]):
+        y[x[i] / 2] = 1
+
+
+def index_that_is_a_boolean(x, y):
+    for i in range(x.shape[0]):
+        y[x[i] > 0] = 1
+
+
+def greatest_of_a_number_and_a_row(x, y):
+    m = 1.0
+    for i in range(x.shape[0]):
+        m = max(m, x)
+    y[0] = m
+
+
+MESSAGES = [
+    (index_that_is_a_float, "an index of an element is a float64", "write int"),
+    (index_that_is_a_boolean, "an index of an element is a bool", "write int"),
+    (greatest_of_a_number_and_a_row, r"no implementation of max\(float64, array", ""),
+]
+
+
+@pytest.mark.parametrize(("function", "found", "hint"), MESSAGES)
+def test_what_is_no_index_and_no_operand_is_named(backend, function, found, hint):
+    with pytest.raises(qgraph.KernelTypeError, match=found) as caught:
+        qgraph.kernel(function, backend=backend)(np.zeros(3, np.int64), np.zeros(3))
+    assert hint in (caught.value.hint or "")
