@@ -203,3 +203,35 @@ def test_loops_that_converge_are_driven_by_the_host_too(options):
         found.append([kernel_of(swapped, *each.items())(*moved, 2, 77), *map(qgraph.to_numpy, moved)])
     for mine, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+# No while node: racecheck, synccheck and initcheck can follow these.
+DRIVEN = pytest.mark.parametrize("options", [{"graph": False}, {"conditional": "host"}], ids=["stream", "host"])
+
+
+@pytest.mark.without_bounds_check
+@DRIVEN
+@pytest.mark.parametrize("function", [counting, in_place, shifted, periodic])
+def test_tiles_without_while_nodes(function, options):
+    """Some tiles are far from every edge, and in registers."""
+    arrays = [np.random.default_rng(k).integers(0, 1000, (110, 240)) for k in range(2)]
+    expected = [array.copy() for array in arrays]
+    found = run(function, arrays, 17, fuse=True, **options)
+    kernel_of(function, ("fuse", True), *options.items()).reference(*expected, 17)
+    for mine, plain in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, plain)
+
+
+@pytest.mark.without_bounds_check
+@DRIVEN
+@pytest.mark.parametrize(("function", "tolerances"), [(swapped, (2, 13)), (a_scalar, (900.0,))])
+def test_tiles_that_converge_without_while_nodes(function, tolerances, options):
+    kernel = kernel_of(function, ("fuse", True), *options.items())
+    dtype = np.int64 if function is swapped else np.float64
+    arrays = [(np.random.default_rng(7).random((110, 240)) * 5000).astype(dtype) for _ in range(2)]
+    expected = [*(array.copy() for array in arrays), np.full(2, 5, dtype)]
+    moved = [qgraph.asarray(array.copy(), backend="cuda") for array in expected]
+    assert "in two passes over memory" in str(kernel.plan(*moved, *tolerances))
+    assert kernel(*moved, *tolerances) == kernel.reference(*expected, *tolerances)
+    for mine, plain in zip(map(qgraph.to_numpy, moved), expected, strict=True):
+        np.testing.assert_array_equal(mine, plain)
