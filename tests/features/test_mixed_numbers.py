@@ -192,6 +192,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("function", "found", "hint"), MESSAGES)
 def test_what_is_no_index_and_no_operand_is_named(backend, function, found, hint):
+    arrays = (qgraph.asarray(each, backend=backend) for each in (np.zeros(3, np.int64), np.zeros(3)))
     with pytest.raises(qgraph.KernelTypeError, match=found) as caught:
-        qgraph.kernel(function, backend=backend)(np.zeros(3, np.int64), np.zeros(3))
+        qgraph.kernel(function, backend=backend)(*arrays)
     assert hint in (caught.value.hint or "")

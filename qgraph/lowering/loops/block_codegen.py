@@ -244,10 +244,7 @@ class BlockCode(TileCode):
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
     def _function(self, number: int, stage: Stage) -> Function:
-        """What a thread does of a loop in a tile: rows from ``_low0`` on are dealt out, so all threads but a few have as many.
-
-        The last of them begins where it has as many, too, and leaves the stores of rows of others to those.
-        """
+        """What a thread does of a loop in a tile: rows from ``_low0`` on are dealt out, to all but the last as many."""
         task, reduction = stage.task, self.reductions().get(number)
         body: list[ast.stmt] = []
         each = _InBlock(stage, self, "" if reduction is None else reduction.local)
@@ -265,9 +262,8 @@ class BlockCode(TileCode):
         if self.rows > 1 and runs_together(stage):
             together, stores = each.jammed()
             body = generated(
-                f"if _high0 - _low0 >= {self.rows}:",
-                f"    _row = _assume_u32(_min(_first, _high0 - {self.rows}))",
-                "    _skip = _first - _row",
+                f"if _first + {self.rows} <= _high0:",
+                "    _row = _first",
                 "    _column = _assume_u32(_low1 + _lane)",
                 "    while _column < _high1:",
                 f"        _at = _assume_ge(_assume_u32(_row * {self.extents[1]} + _column), {each.least})",
@@ -335,8 +331,8 @@ class _InBlock:
                 lines.append(f"{real(along)} = {value}")
         return generated(*lines)
 
-    def statements(self, row: int, also: str = "") -> list[ast.stmt]:
-        """A copy, ``row`` rows below ``_at``. The reduction combines what it finds there if the code ``also`` says so."""
+    def statements(self, row: int) -> list[ast.stmt]:
+        """A copy, ``row`` rows below ``_at``."""
         body = copied(list(self._stage.task.body))
         subscripts = [
             node
@@ -353,7 +349,7 @@ class _InBlock:
             assert isinstance(node.value, ast.Name)
             node.value.id = in_tile(access.array)
         body = [InTile(self._stage).visit(each) for each in body]
-        return only_where(f"{also}{self._code.owned(self._stage, f'_row + {row}', '_column')}", body, self.kept)
+        return only_where(self._code.owned(self._stage, f"_row + {row}", "_column"), body, self.kept)
 
     def jammed(self) -> tuple[Statements, Statements]:
         """What as many iterations as a thread has rows compute, and then their stores."""
@@ -361,23 +357,13 @@ class _InBlock:
         own -= {self.kept}
         together: list[ast.stmt] = []
         all_stores: list[ast.stmt] = []
-        last: list[ast.stmt] = []
+        casts = {each: cast for each, (cast, _) in self.casts.items()}
         for row in range(self._code.rows):
             new = {name: f"_row{row}_{name}" for name in own}
-            # A row of another thread is that thread's.
-            statements, stores = _stores_apart(
-                self.statements(row, f"_skip <= {row} and "),
-                f"_row{row}_stored",
-                {each: cast for each, (cast, _) in self.casts.items()},
-            )
+            statements, stores = _stores_apart(self.statements(row), f"_row{row}_stored", casts)
             together += renamed([*self.variables(f"(_row + {row})"), *statements], new)
-            if not stores:
-                continue
             all_stores += stores
-            last += generated(f"if _skip <= {row}:", "    stores", stores=stores)
-        return together, [] if not all_stores else generated(
-            "if _skip == 0:", "    all", "else:", "    last", all=all_stores, last=last
-        )
+        return together, all_stores
 
 
 def _stores_apart(statements: Sequence[ast.stmt], name: str, casts: Mapping[str, str]) -> tuple[list[ast.stmt], list[ast.stmt]]:
