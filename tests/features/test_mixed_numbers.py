@@ -196,3 +196,29 @@ def test_what_is_no_index_and_no_operand_is_named(backend, function, found, hint
     with pytest.raises(qgraph.KernelTypeError, match=found) as caught:
         qgraph.kernel(function, backend=backend)(*arrays)
     assert hint in (caught.value.hint or "")
+
+
+def sum_of_a_row(x, o):
+    for i in range(x.shape[0]):
+        o[i] = sum(x[i])
+
+
+def sum_of_a_tuple(x, o):
+    for i in range(x.shape[0]):
+        o[i] = sum((x[i, 0], x[i, 1], x[i, 0]))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.bool_, np.float64])
+@pytest.mark.parametrize("function", [sum_of_a_row, sum_of_a_tuple])
+def test_sums_of_narrow_integers_are_refused(rig, function, dtype):
+    x = np.full((4, 3), 1 if dtype is np.bool_ else np.iinfo(dtype).max // 2 if np.dtype(dtype).kind in "iu" else 0.5, dtype)
+    x[2:] = x[2:] > 5 if dtype is np.bool_ else x[2:] // 7
+    kernel = rig.kernel(function)
+    if np.dtype(dtype).kind in "iu" and np.dtype(dtype).itemsize < 8:
+        with pytest.raises(qgraph.KernelTypeError, match="fewer than 64 bits wraps around"):
+            rig.run(kernel, x, np.zeros(4, np.int64))
+        return
+    found, expected = np.zeros(4), np.zeros(4)
+    rig.run(kernel, x, found)
+    kernel.reference(x, expected)
+    np.testing.assert_array_equal(found, expected)

@@ -139,6 +139,12 @@ def join_all(items: tuple[Any, ...]) -> Any:
     return plain(result)
 
 
+_NARROW_SUM = (
+    "sum() of integers with fewer than 64 bits wraps around in Python, as their type does: np.sum() adds them up in 64 bits, "
+    "and a loop as it is written"
+)
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +276,8 @@ class OperationType(_Callable, _Opaque):
         """The arguments, float32 as F where ``math`` computes with Python's floats; no float16 comes out of integers."""
         if isinstance(self._value, np.ufunc) and args and all(map(is_integral, args)) and _makes_halves(self._value, args):
             raise context.typing_error(half_made(self.name, plain(args[0])))
+        if self._value is sum and args and any(is_integral(each) and each.bitwidth < 64 for each in _added_up(args[0])):
+            raise context.typing_error(_NARROW_SUM)
         if getattr(self._value, "__module__", None) != "math":
             return args
         return tuple(context.float_type if arg == types.float32 else arg for arg in args)
@@ -295,6 +303,12 @@ class OperationType(_Callable, _Opaque):
     def get_impl_key(self, sig: Any) -> object:
         """Numba's hook: what finds the code."""
         return (self._identity, sig.args)
+
+
+def _added_up(item: Any) -> list[Any]:
+    """The types of what ``sum`` adds up; that of booleans is an int64 for NumPy, too."""
+    found = item.types if isinstance(item, types.BaseTuple) else [getattr(item, "dtype", types.none)]
+    return [plain(each) for each in found if plain(each) != types.boolean]
 
 
 def _joined(context: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
