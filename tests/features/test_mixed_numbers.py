@@ -222,3 +222,12 @@ def test_sums_of_narrow_integers_are_refused(rig, function, dtype):
     rig.run(kernel, x, found)
     kernel.reference(x, expected)
     np.testing.assert_array_equal(found, expected)
+
+
+def sum_from_a_float(x, o):
+    for i in range(x.shape[0]):
+        o[i] = sum(x[i], 0.5)
+
+
+def test_a_sum_of_narrow_integers_that_begins_with_a_float(rig):
+    rig.check(sum_from_a_float, lambda: (np.full((4, 3), 127, np.int8), np.zeros(4)))

@@ -49,7 +49,9 @@ class Traffic:
         most = "at most " if self.at_most else ""
         shared = self.memory < self.loads + self.stores
         moved = f", {self.memory} of memory where neighbours share elements" if shared else ""
-        return f"{one}: {most}{self.loads:,} bytes loaded and {self.stores:,} stored{moved}; {self.operations:,} operations"
+        # Of a tile they may not be known.
+        work = f"; {self.operations:,} operations" if self.operations or self.of == "iteration" else ""
+        return f"{one}: {most}{self.loads:,} bytes loaded and {self.stores:,} stored{moved}{work}"
 
 
 def traffic(program: Program, task: Task) -> Traffic:

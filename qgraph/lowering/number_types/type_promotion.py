@@ -276,8 +276,9 @@ class OperationType(_Callable, _Opaque):
         """The arguments, float32 as F where ``math`` computes with Python's floats; no float16 comes out of integers."""
         if isinstance(self._value, np.ufunc) and args and all(map(is_integral, args)) and _makes_halves(self._value, args):
             raise context.typing_error(half_made(self.name, plain(args[0])))
-        if self._value is sum and args and any(is_integral(each) and each.bitwidth < 64 for each in _added_up(args[0])):
-            raise context.typing_error(_NARROW_SUM)
+        if self._value is sum and args and all(isinstance(start, types.IntegerLiteral) for start in args[1:]):
+            if any(is_integral(each) and each.bitwidth < 64 for each in _added_up(args[0])):
+                raise context.typing_error(_NARROW_SUM)
         if getattr(self._value, "__module__", None) != "math":
             return args
         return tuple(context.float_type if arg == types.float32 else arg for arg in args)
