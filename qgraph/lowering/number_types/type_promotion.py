@@ -276,9 +276,8 @@ class OperationType(_Callable, _Opaque):
         """The arguments, float32 as F where ``math`` computes with Python's floats; no float16 comes out of integers."""
         if isinstance(self._value, np.ufunc) and args and all(map(is_integral, args)) and _makes_halves(self._value, args):
             raise context.typing_error(half_made(self.name, plain(args[0])))
-        if self._value is sum and args and all(isinstance(start, types.IntegerLiteral) for start in args[1:]):
-            if any(is_integral(each) and each.bitwidth < 64 for each in _added_up(args[0])):
-                raise context.typing_error(_NARROW_SUM)
+        if self._value is sum and _wraps(args):
+            raise context.typing_error(_NARROW_SUM)
         if getattr(self._value, "__module__", None) != "math":
             return args
         return tuple(context.float_type if arg == types.float32 else arg for arg in args)
@@ -306,10 +305,13 @@ class OperationType(_Callable, _Opaque):
         return (self._identity, sig.args)
 
 
-def _added_up(item: Any) -> list[Any]:
-    """The types of what ``sum`` adds up; that of booleans is an int64 for NumPy, too."""
+def _wraps(args: tuple[Any, ...]) -> bool:
+    """Whether Python's ``sum`` adds up in integers with fewer than 64 bits; of booleans NumPy makes an int64."""
+    item, starts = (*args, types.none)[0], args[1:]
+    if not all(isinstance(start, types.IntegerLiteral) for start in starts):
+        return False
     found = item.types if isinstance(item, types.BaseTuple) else [getattr(item, "dtype", types.none)]
-    return [plain(each) for each in found if plain(each) != types.boolean]
+    return any(is_integral(each) and each.bitwidth < 64 for each in map(plain, found) if each != types.boolean)
 
 
 def _joined(context: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
