@@ -98,7 +98,7 @@ class Explanation:
             "loops": [_loop(task) for each in node.tasks for task in each.written if task.axes],
             "costs": [_cost(cost) for cost in self.costs.get(node.index, ())],
             "launch": self.launches.get(node.index),
-            "notes": [*filter(None, (node.note, self.notes.get(node.index)))],
+            "notes": [line for note in (node.note, self.notes.get(node.index, "")) for line in note.splitlines()],
             "after": [
                 {"node": before, "reason": self.edges[before, node.index], "inside": (before, node.index) in order.programmatic}
                 for before in order.waits.get(node.index, ())

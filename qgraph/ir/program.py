@@ -210,15 +210,14 @@ class Task:
     inner_length: str = ""
     broadcast: bool = False
     most_lanes: int = 0
-    # Of a task that only lets names of arrays change places: for each slot, the slot that its number is from, or the number.
+    # Where names of arrays change places: for each slot, the one that its number is from, or that. ``moves``: all it does.
     moves: tuple[tuple[Slot, Slot | int], ...] = ()
-    # The same of a task that may do anything else, too.
     trades: tuple[tuple[Slot, Slot | int], ...] = ()
     # The same task where nothing ends it early: what is assigned to kernel scalars has its types.
     plain: Task | None = field(default=None, compare=False)
     # Where a block of threads does each iteration; and of a pass in overlapped tiles, what each tile takes.
     block: BlockShape | None = None
-    tile: TileCost | None = None
+    tile: TileCost | None = field(default=None, compare=False)
     # Of a task in a counted loop that only tells the progress: of how many iterations one is told.
     every: int = 0
 
