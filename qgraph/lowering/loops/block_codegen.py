@@ -244,47 +244,34 @@ class BlockCode(TileCode):
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
     def _function(self, number: int, stage: Stage) -> Function:
-        """What a thread does of a loop in a tile: rows from ``_low0`` on are dealt out, to all but the last as many."""
+        """What a thread does of a loop in a tile: ``rows`` of its rows together or none, and one of those that are then left."""
         task, reduction = stage.task, self.reductions().get(number)
-        body: list[ast.stmt] = []
         each = _InBlock(stage, self, "" if reduction is None else reduction.local)
-        one = [*each.variables("_row"), *each.statements(0)]
-        rows = generated(
-            "for _row in _range(_first, _min(_first + " + str(self.rows) + ", _high0)):",
-            "    _next = _low1 + _lane",
-            "    while _next < _high1:",
-            "        _column = _assume_u32(_next)",
-            f"        _next += {self.lanes}",
-            f"        _at = _assume_ge(_assume_u32(_row * {self.extents[1]} + _column), {each.least})",
-            "        one",
-            one=one,
-        )
+        body = generated(*([] if reduction is None else reduction.identities), "_single = _low0")
+        columns = f"for _column in _range(_assume_u32(_low1 + _lane), _high1, {self.lanes}):"
+        at = f"    _at = _assume_ge(_assume_u32(_row * {self.extents[1]} + _column), {each.least})"
         if self.rows > 1 and runs_together(stage):
             together, stores = each.jammed()
-            body = generated(
-                f"if _first + {self.rows} <= _high0:",
-                "    _row = _first",
-                "    _column = _assume_u32(_low1 + _lane)",
-                "    while _column < _high1:",
-                f"        _at = _assume_ge(_assume_u32(_row * {self.extents[1]} + _column), {each.least})",
-                "        together",
-                "        stores",
-                f"        _column = _assume_u32(_column + {self.lanes})",
-                f"    return {each.kept}",
+            body += generated(
+                f"_row = _assume_u32(_low0 + _part * {self.rows})",
+                f"if _row + {self.rows} <= _high0:",
+                *indented([columns, at, "    together", "    stores"]),
+                f"_single = _low0 + _assume_u32(_max(_high0 - _low0, 0)) // {self.rows} * {self.rows}",
                 together=together,
                 stores=stores,
             )
-        start = [] if reduction is None else reduction.identities
-        begin = generated(
-            *start, f"_first = _assume_u32(_low0 + _part * {self.rows})", f"if _first >= _high0: return {each.kept}"
+        body += generated(
+            f"for _row in _range(_assume_u32(_single + _part), _high0, {self.threads[1]}):",
+            *indented([columns, at, "    one"]),
+            f"return {each.kept}",
+            one=[*each.variables("_row"), *each.statements(0)],
         )
-        end = generated(f"return {each.kept}")
         own_names = {} if reduction is None else reduction.own_names
         names = {**own_names, **dict(each.casts.values()), **task.names, **BUILTINS}
         arguments = [f"{bound}{axis}" for axis in range(AXES) for bound in ("_low", "_high")]
         arguments += ["_lane", "_part", *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
         arguments += [] if reduction is None else _ENDS
-        return make_function(f"{task.name}_sweep", arguments, [*begin, *body, *rows, *end], names, task.span)
+        return make_function(f"{task.name}_sweep", arguments, body, names, task.span)
 
 
 class _InBlock:
