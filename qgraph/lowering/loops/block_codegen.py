@@ -244,7 +244,7 @@ class BlockCode(TileCode):
         return [f"if {' and '.join(conditions)}:", f"    {call}"] if conditions else [call]
 
     def _function(self, number: int, stage: Stage) -> Function:
-        """What a thread does of a loop in a tile: ``rows`` of its rows together or none, and one of those that are then left."""
+        """What a thread does of a loop in a tile: ``rows`` rows together or none, and one of those that are then left."""
         task, reduction = stage.task, self.reductions().get(number)
         each = _InBlock(stage, self, "" if reduction is None else reduction.local)
         body = generated(*([] if reduction is None else reduction.identities), "_single = _low0")
