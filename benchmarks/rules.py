@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.program import MAX_PARTIALS
 from qgraph.lowering import plan_builder
 from qgraph.lowering.codegen import cuda_codegen, unrolling
+from qgraph.lowering.loops import overlapped_tiles
+from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile
 from qgraph.runtime.executors.graph import CudaGraphExecutable
 from qgraph.runtime.graph.kernels import KernelNode
 
@@ -38,8 +41,11 @@ RULES: dict[str, tuple[Any, str, Any]] = {
     "copies of one kernel": (unrolling, "COPIES", unrolling.COPIES[1:]),
     "results handed on": (unrolling, "hand_on", mock.MagicMock(return_value=None)),
     "extents in common": (specialisation, "equal_shapes", mock.MagicMock(return_value=())),
+    "tiles": (overlapped_tiles, "tile_loops", mock.MagicMock(side_effect=lambda program, _: program)),
+    "tiles in registers": (RegisterTile, "refuse", mock.MagicMock(side_effect=NotInRegisters("off"))),
 }
-COMBINING = tuple(RULES)[-6:-1]
+COMBINING = tuple(RULES)[3:8]
+TILES = tuple(RULES)[-2:]
 COLUMNS = ("rule", "program", "size", "with", "without", "ratio")
 # Elements of the programs that grow with them, and iterations of those that grow with these.
 ELEMENTS = (1024, 65_536, 1_048_576, 16_777_216, 67_108_864)
@@ -48,6 +54,8 @@ ITERATIONS = (1, 2, 4, 8, 20, 64, 1000)
 # n of n x n, of sweeps that combine values, and how many.
 SIDES = (128, 512, 2048)
 SWEEPS = 320
+# The same in tiles, with ``fuse``: the first one is too small for them.
+TILED = (512, 2048, 4096)
 # What is at least wanted of the ratio, by the iterations: a loop that ends at once may lose a tenth, a long one gains.
 LEAST = {1: 1 / 1.1, 64: 1.0, 1000: 1.0}
 
@@ -65,6 +73,7 @@ class _Program:
     numbers: tuple[float, ...]
     flags: int
     added: int
+    fuse: bool = False
 
 
 def do_while(x, a, turns, left):
@@ -131,8 +140,12 @@ def measure(quick: bool) -> Answer:
     """Microseconds a call, end to end."""
     answer = Answer("rules", "Each rule on and off: us a call", COLUMNS)
     for program in _programs(quick):
-        measures = {name: functools.partial(_measured, program, on=name == "with") for name in ("with", "without")}
-        times = parts.in_turns(measures, rounds=1 if quick else 9)
+        with tempfile.TemporaryDirectory() as folder:
+            measures = {
+                name: functools.partial(_measured, program, on=name == "with", cache=f"{folder}/{name}")
+                for name in ("with", "without")
+            }
+            times = parts.in_turns(measures, rounds=1 if quick else 9)
         ratio = times["without"].median / times["with"].median
         row = {"rule": program.rule, "program": program.name, "size": program.size}
         answer.rows.append({**row, **{name: timed.as_json() for name, timed in times.items()}, "ratio": round(ratio, 4)})
@@ -166,11 +179,17 @@ def _programs(quick: bool) -> Iterator[_Program]:
         yield _Program(
             "extents in common", f"{SWEEPS} steps of two stencils, n of n x n", n, spreading, (n, n), 4, (SWEEPS,), 0, 0
         )
+    for rule in TILES:
+        for n in TILED[:1] if quick else TILED:
+            name = f"{SWEEPS} sweeps with a maximum, fused, n of n x n"
+            yield _Program(rule, name, n, sweeps, (n, n), 2, (SWEEPS,), 0, 0, fuse=True)
+            name = f"{SWEEPS} steps of two stencils, fused, n of n x n"
+            yield _Program(rule, name, n, spreading, (n, n), 4, (SWEEPS,), 0, 0, fuse=True)
 
 
-def _measured(program: _Program, *, on: bool) -> Timing:
+def _measured(program: _Program, *, on: bool, cache: str) -> Timing:
     """Of a graph made for this: one and the same graph is 5% faster or slower the next time that it is built."""
-    kernel = qgraph.kernel(backend=BACKEND)(program.function)
+    kernel = qgraph.kernel(backend=BACKEND, fuse=program.fuse)(program.function)
     arrays = [qgraph.zeros(program.n, np.float32, backend=BACKEND) for _ in range(program.arrays)]
     flags = [qgraph.zeros((), np.int32, backend=BACKEND) for _ in range(program.flags)]
     arguments = (*arrays, *program.numbers, *flags)
@@ -178,14 +197,16 @@ def _measured(program: _Program, *, on: bool) -> Timing:
     asked = isinstance(instead, mock.MagicMock)
     if asked:
         instead.reset_mock()
-    # What was compiled with a rule of code is of no use without it.
-    uncached = mock.patch.dict(os.environ, {"QGRAPH_CACHE": "0"} if program.rule in COMBINING else {})
-    with uncached, contextlib.nullcontext() if on else mock.patch.object(owner, name, instead):
+    # What was compiled with a rule is of no use without it.
+    own = mock.patch.dict(os.environ, {"QGRAPH_CACHE_DIR": cache})
+    # A plan that is built anew asks; the next one lies in the cache.
+    anew = not os.path.isdir(cache)
+    with own, contextlib.nullcontext() if on else mock.patch.object(owner, name, instead):
         # How long loops run is known after some calls: all graphs that will be wanted are built here.
         for _ in range(6):
             kernel(*arguments)
             qgraph.synchronize()
-    if not on and asked and not instead.called:
+    if not on and anew and asked and not instead.called:
         raise AssertionError(f"nobody asked for {name}: the rule was not off")
     for array in arrays:
         expect(qgraph.to_numpy(array), 6 * program.added, f"{program.name} {program.size}")
