@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -179,12 +180,15 @@ def _programs(quick: bool) -> Iterator[_Program]:
         yield _Program(
             "extents in common", f"{SWEEPS} steps of two stencils, n of n x n", n, spreading, (n, n), 4, (SWEEPS,), 0, 0
         )
-    for rule in TILES:
-        for n in TILED[:1] if quick else TILED:
-            name = f"{SWEEPS} sweeps with a maximum, fused, n of n x n"
-            yield _Program(rule, name, n, sweeps, (n, n), 2, (SWEEPS,), 0, 0, fuse=True)
-            name = f"{SWEEPS} steps of two stencils, fused, n of n x n"
-            yield _Program(rule, name, n, spreading, (n, n), 4, (SWEEPS,), 0, 0, fuse=True)
+    yield from _in_tiles(TILED[:1] if quick else TILED)
+
+
+def _in_tiles(sizes: tuple[int, ...]) -> Iterator[_Program]:
+    for rule, n in itertools.product(TILES, sizes):
+        name = f"{SWEEPS} sweeps with a maximum, fused, n of n x n"
+        yield _Program(rule, name, n, sweeps, (n, n), 2, (SWEEPS,), 0, 0, fuse=True)
+        name = f"{SWEEPS} steps of two stencils, fused, n of n x n"
+        yield _Program(rule, name, n, spreading, (n, n), 4, (SWEEPS,), 0, 0, fuse=True)
 
 
 def _measured(program: _Program, *, on: bool, cache: str) -> Timing:

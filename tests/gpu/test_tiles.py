@@ -28,8 +28,9 @@ COUNTS = (1, 7, 16, 33, 60)
 
 @pytest.fixture(autouse=True)
 def arrays_of_any_size(monkeypatch):
-    """No array is too small for tiles."""
+    """No array is too small for tiles, and no loop too slow."""
     monkeypatch.setattr(overlapped_tiles, "BLOCK_LARGE", 0)
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_GAIN", 0)
 
 
 def counting(u, v, n):

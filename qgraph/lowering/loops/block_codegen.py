@@ -11,13 +11,14 @@ import numpy as np
 from qgraph.ir.blocks import STATIC_SHARED, shared_place
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast
-from qgraph.ir.trees import call_of, load
+from qgraph.ir.trees import assign, call_of, load
 from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import stored_in
 from qgraph.lowering.codegen.generated_names import ELEMENT_CASTS, Statements, generated, indented, shared_arrays, walk
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
-from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile, in_warps, of_warps, runs_together
+from qgraph.lowering.loops.iterations_together import runs_together
+from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile, in_warps, of_warps
 from qgraph.lowering.loops.stencils import AXES, Access, NotTiled, Stage
 from qgraph.lowering.loops.tile_codegen import (
     InTile,
@@ -70,9 +71,10 @@ class BlockCode(TileCode):
         return found.held if isinstance(found, RegisterTile) else 0
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """And where a tile is."""
         found = self.registers
-        return f", {found.note}" if isinstance(found, RegisterTile) else f", not in registers: {found}"
+        return found.note if isinstance(found, RegisterTile) else f"not in registers: {found}"
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -250,7 +252,7 @@ class BlockCode(TileCode):
         body = generated(*([] if reduction is None else reduction.identities), "_single = _low0")
         columns = f"for _column in _range(_assume_u32(_low1 + _lane), _high1, {self.lanes}):"
         at = f"    _at = _assume_ge(_assume_u32(_row * {self.extents[1]} + _column), {each.least})"
-        if self.rows > 1 and runs_together(stage):
+        if self.rows > 1 and runs_together(stage, self.rows):
             together, stores = each.jammed()
             body += generated(
                 f"_row = _assume_u32(_low0 + _part * {self.rows})",
@@ -371,13 +373,19 @@ def _stores_apart(statements: Sequence[ast.stmt], name: str, casts: Mapping[str,
                 loaded = stored.visit(loaded)
                 # Typed as the assignment was: an operator and its assignment have one rule.
                 value = ast.copy_location(ast.BinOp(loaded, operator, added), statement)
+            case ast.If(test=test, body=inside):
+                when = f"{name}_on{len(before)}"
+                computed, kept_back = _stores_apart(inside, when, casts)
+                before += [assign(when, test, statement), *computed]
+                stores += generated(f"if {when}:", "    stores", stores=kept_back)
+                continue
             case _:
                 before.append(statement)
                 continue
         own = stored.names[ast.unparse(target)] = f"{name}{len(stores)}"
         assert isinstance(target.value, ast.Name)
         value = ast.copy_location(call_of(casts[target.value.id], value), statement)
-        before.append(ast.copy_location(ast.Assign([ast.copy_location(ast.Name(own, ast.Store()), target)], value), statement))
+        before.append(assign(own, value, statement))
         kept = ast.copy_location(ast.Name(own, ast.Load()), target)
         stores.append(ast.copy_location(ast.Assign([target], kept), statement))
     return before, stores

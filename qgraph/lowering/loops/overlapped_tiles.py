@@ -13,6 +13,7 @@ The scheme is the overlapped tiling of Krishnamoorthy et al., "Effective automat
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -52,7 +53,7 @@ from qgraph.lowering.loops.going_beyond import may_go_beyond
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
 from qgraph.lowering.loops.tile_codegen import Attempt, TileCode, reduction_code
-from qgraph.lowering.loops.tile_costs import tile_cost
+from qgraph.lowering.loops.tile_costs import gain, tile_cost
 
 # Elements of a tile along each axis, the last one along memory, and of its halo on each side. Measured on a Zen 3 with 1 MiB of
 # L2 a core: tiles of two float64 arrays go through L3 then, and that is quicker than smaller ones, which compute more in halos.
@@ -63,20 +64,24 @@ LARGE = 1 << 25
 # So many iterations at most are no slower one by one than in two passes, which load and store besides.
 FEW = 8
 # The same on CUDA: a block takes the first tile, here with its halo, of which shared memory holds all arrays. A thread has so
-# many rows of a tile, and columns that are as many apart as there are lanes, one warp: no two lanes meet in a bank. Of twenty
-# shapes on an H200, 64 x 128 was the best or within 5% of it, for five points and staggered arrays over 4096 x 4096: several
-# blocks share a multiprocessor, so that one loads while another computes.
+# many rows of a tile, the first number if they stay in registers, and columns that are as many apart as there are lanes, one
+# warp: no two lanes meet in a bank. Of twenty shapes on an H200, 64 x 128 was the best or within 5% of it, for five points and
+# staggered arrays over 4096 x 4096: several blocks share a multiprocessor, so that one loads while another computes. Four rows
+# in registers instead of eight in shared memory: FDTD of float64 58.9 us a sweep instead of 121.8.
 BLOCK_TILES = ((64, 128), (64, 96), (64, 64), (32, 64))
 BLOCK_HALO = 8
-BLOCK_ROWS = 8
+BLOCK_ROWS = (8, 4)
 BLOCK_LANES = 32
-# The most bytes that a thread keeps in registers. Where it keeps more than the second number, only 512 threads have room on a
-# multiprocessor, and these may be one block: its tile is larger, with less halo. Measured on an H200 at 4096 x 4096: FDTD 30.5
-# us a sweep instead of 33.1, and jacobi, of which more threads have room, 14.0 instead of 13.2.
+# The most bytes that a thread keeps in registers. Where it keeps more than the second number, only so many threads have room on
+# a multiprocessor as the third one says, and these may be one block: its tile is larger, with less halo. Measured on an H200 at
+# 4096 x 4096: FDTD 30.5 us a sweep instead of 33.1, and jacobi, of which more threads have room, 14.0 instead of 13.2.
 BLOCK_HELD = 400
 BLOCK_HELD_ALONE = 256
+BLOCK_ALONE = 512
 BLOCK_TILE_ALONE = (128, 128)
 BLOCK_LARGE = 1 << 25
+# How many times as fast tiles must be at least, as `gain` estimates.
+BLOCK_GAIN = 0.95
 
 
 def tile_loops(program: Program, shared: int | None = None) -> Program:
@@ -219,15 +224,26 @@ class _Tiler:
         given = (self._program, self._arrays, stencils, sweeps, others, left)
         if self._shared is None:
             return on_cpu(*given, TILE, (HALO,) * AXES, attempt=attempt)
-        halo = stencils.halo(sweeps)
+        alike = BlockCode(*given, (0,) * AXES, stencils.halo(sweeps), attempt=attempt, lanes=BLOCK_LANES, held=BLOCK_HELD)
+        forms = (self._in_block(replace(alike, rows=rows)) for rows in BLOCK_ROWS)
+        code = next(forms)
+        code = code if code.kept else next((each for each in forms if each.kept), code)
+        times = gain(code)
+        if times < BLOCK_GAIN:
+            raise NotTiled(f"tiles, {code.where}, would take about {1 / times:.1f} times as long")
+        return code
+
+    def _in_block(self, code: BlockCode) -> BlockCode:
+        """``code`` with the first tile that does."""
+        assert self._shared is not None
         for extents in (BLOCK_TILE_ALONE, *BLOCK_TILES):
-            tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
-            code = BlockCode(*given, tile, halo, attempt=attempt, rows=BLOCK_ROWS, lanes=BLOCK_LANES, held=BLOCK_HELD)
-            if extents == BLOCK_TILE_ALONE and code.kept <= BLOCK_HELD_ALONE:
+            tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, code.halo, strict=True))
+            found = replace(code, tile=tile)
+            if extents == BLOCK_TILE_ALONE and (found.kept <= BLOCK_HELD_ALONE or math.prod(found.threads) > BLOCK_ALONE):
                 continue
-            if min(tile) > 0 and code.used <= self._shared:
-                return code
-        raise NotTiled(f"tiles of its {len(stencils.leaves)} arrays do not fit into shared memory")
+            if min(tile) > 0 and found.used <= self._shared:
+                return found
+        raise NotTiled(f"tiles of its {len(code.stencils.leaves)} arrays do not fit into shared memory")
 
     def _host(self, source: str, loop: Loop, text: str) -> str:
         name = f"_tiles{len(self.host_values)}"

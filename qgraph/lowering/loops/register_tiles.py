@@ -16,13 +16,23 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.functions import Function
-from qgraph.ir.trees import load
+from qgraph.ir.trees import assign, load
 from qgraph.lowering.codegen.cooperative_codegen import renamed
 from qgraph.lowering.codegen.cooperative_rows import stored_in
-from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
+from qgraph.lowering.codegen.generated_names import generated, indented, walk
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
-from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
-from qgraph.lowering.loops.stencils import AXES, Access, Stage, Stencils
+from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function, operations
+from qgraph.lowering.loops.iterations_together import (
+    Cell,
+    assigns_alone,
+    guard,
+    guards,
+    is_short,
+    meets,
+    seen_from,
+    subscripts,
+)
+from qgraph.lowering.loops.stencils import AXES, Stage, Stencils
 from qgraph.lowering.loops.tile_codegen import (
     InTile,
     TileCode,
@@ -37,12 +47,6 @@ from qgraph.lowering.loops.tile_codegen import (
 )
 from qgraph.records import dataclass
 from qgraph.source import copied, nodes_of
-
-# The most nodes of the syntax tree of iterations that a thread runs together: what they hold shall stay in registers.
-_TOGETHER = 400
-
-# A row and a column, from the first ones that a thread owns.
-_Cell = tuple[int, int]
 
 
 class NotInRegisters(Exception):  # noqa: N818 - no error: elements are in shared memory alone
@@ -89,7 +93,7 @@ class RegisterTile:
         if self.columns * self.lanes != self.code.extents[1]:
             raise NotInRegisters("threads would own unequal parts of a row")
         for stage in self._stages:
-            _refuse_stage(stage)
+            _refuse_stage(stage, self.rows)
         if any(self._dtype(key) == np.float16 for key in self._stencils.leaves):
             raise NotInRegisters("elements are float16")
         if self.held > most:
@@ -102,6 +106,12 @@ class RegisterTile:
 
     def _dtype(self, key: str) -> np.dtype[Any]:
         return np.dtype(self.code.arrays[self._stencils.leaves[key][0]].dtype)
+
+    def shared(self) -> float:
+        """Bytes of shared memory that an iteration of all loops loads and stores, for each cell."""
+        seen = (name for stage in self._stages for name, _ in dict.fromkeys(self._seen(stage)))
+        stored = (name for each in self._stored() for name, cells in each.items() for _ in cells)
+        return sum(self._dtype(name).itemsize for name in itertools.chain(seen, stored)) / (self.rows * self.columns)
 
     @property
     def elements(self) -> int:
@@ -119,7 +129,7 @@ class RegisterTile:
         """Elements from the begin of a column's part to the next one's."""
         return self.code.extents[0] * self.lanes + max(self.lanes // self.columns, 1)
 
-    def _offset(self, cell: _Cell) -> int:
+    def _offset(self, cell: Cell) -> int:
         """Where a cell is, from the first one that the same thread owns."""
         row, column = cell
         return column % self.columns * self._part + row * self.lanes + column // self.columns
@@ -129,24 +139,24 @@ class RegisterTile:
         inside = f"{column} % {self.columns} * {self._part} + {column} // {self.columns}"
         return f"_assume_u32({inside} + ({row}) * {self.lanes} + {self._front})"
 
-    def _cells(self) -> Iterator[_Cell]:
+    def _cells(self) -> Iterator[Cell]:
         return itertools.product(range(self.rows), range(self.columns))
 
-    def _owned(self, cell: _Cell) -> bool:
+    def _owned(self, cell: Cell) -> bool:
         return 0 <= cell[0] < self.rows and 0 <= cell[1] < self.columns
 
-    def _register(self, cell: _Cell) -> int:
+    def _register(self, cell: Cell) -> int:
         return cell[0] * self.columns + cell[1]
 
-    def _seen(self, stage: Stage) -> Iterator[tuple[str, _Cell]]:
+    def _seen(self, stage: Stage) -> Iterator[tuple[str, Cell]]:
         """The cells of others that a thread looks at in a loop, with the names of arrays."""
         for access in stage.accesses:
             for cell in () if access.writes else self._cells():
-                seen = _seen_from(cell, access, stage)
+                seen = seen_from(cell, access, stage)
                 if not self._owned(seen):
                     yield access.array, seen
 
-    def _outside(self) -> Iterator[_Cell]:
+    def _outside(self) -> Iterator[Cell]:
         return (cell for stage in self._stages for _, cell in self._seen(stage))
 
     @property
@@ -166,13 +176,13 @@ class RegisterTile:
                     found.append((step, stands))
             yield found
 
-    def _stored(self) -> list[dict[str, set[_Cell]]]:
+    def _stored(self) -> list[dict[str, set[Cell]]]:
         """For each loop the cells that a thread must store, by the name of an array: others look at them."""
-        needed: dict[str, set[_Cell]] = defaultdict(set)
+        needed: dict[str, set[Cell]] = defaultdict(set)
         for stage, stands in itertools.chain.from_iterable(self._turns()):
             for name, (row, column) in self._seen(stage):
                 needed[stands[name]].add((row % self.rows, column % self.columns))
-        found: list[dict[str, set[_Cell]]] = [defaultdict(set) for _ in self._stages]
+        found: list[dict[str, set[Cell]]] = [defaultdict(set) for _ in self._stages]
         for turn in self._turns():
             for (stage, stands), stored in zip(turn, found, strict=True):
                 for name in {access.array for access in stage.accesses if access.writes}:
@@ -184,7 +194,7 @@ class RegisterTile:
         functions = map(self._function, self._numbers, self._stored())
         return {_cells_name(number): function for number, function in zip(self._numbers, functions, strict=True)}
 
-    def _function(self, loop: int, stored: Mapping[str, set[_Cell]]) -> Function:
+    def _function(self, loop: int, stored: Mapping[str, set[Cell]]) -> Function:
         stage, reduction = self._stencils.stages[loop], self.code.reductions().get(loop)
         local = "" if reduction is None else reduction.local
         body = [] if reduction is None else generated(*reduction.identities)
@@ -198,19 +208,22 @@ class RegisterTile:
                 # As where the loop is plain, what a sweep computes is rounded before the next one looks at it.
                 places = map(self._register, self._cells())
                 body += generated(*(f"{mine}[{place}] = _unfused({mine}[{place}])" for place in places))
-            stores = (f"{tile}[_at + {self._offset(cell)}] = {mine}[{self._register(cell)}]" for cell in sorted(cells))
-            body += generated(*stores)
+            for cell in sorted(cells):
+                # What nobody writes others may look at just now.
+                conditions = " or ".join(self._own(guard(number), cell) for number in guards(stage).get(name, ()))
+                store = f"{tile}[_at + {self._offset(cell)}] = {mine}[{self._register(cell)}]"
+                body += generated(f"if {conditions}: {store}" if conditions else store)
         arrays = [each for key in keys_of(stage) for each in (_mine(key), in_tile(key))]
         body += generated(f"return {local}") if local else []
         arguments = ["_at", "_row", "_column", *origins(), *arrays, *self.code.passed(stage)]
         names = {**({} if reduction is None else reduction.own_names), **stage.task.names, **BUILTINS}
         return make_function(f"{stage.task.name}_cells", arguments, body, names, stage.task.span)
 
-    def _cell(self, stage: Stage, cell: _Cell, kept: str) -> list[ast.stmt]:
+    def _cell(self, stage: Stage, cell: Cell, kept: str) -> list[ast.stmt]:
         """An iteration. ``kept``: the local in which a reduction combines what the tile owns."""
         body = copied(list(stage.task.body))
-        for node, access in zip(_subscripts(body, stage), stage.accesses, strict=True):
-            seen = _seen_from(cell, access, stage)
+        for node, access in zip(subscripts(body, stage), stage.accesses, strict=True):
+            seen = seen_from(cell, access, stage)
             assert isinstance(node.value, ast.Name)
             if self._owned(seen):
                 node.value.id, node.slice = _mine(access.array), ast.Constant(self._register(seen))
@@ -218,7 +231,14 @@ class RegisterTile:
                 by = self._offset(seen)
                 node.value.id = in_tile(access.array)
                 node.slice = ast.BinOp(load("_at"), ast.Add() if by >= 0 else ast.Sub(), ast.Constant(abs(by)))
-        statements = [InTile(stage).visit(each) for each in body]
+        conditions = {*itertools.chain.from_iterable(guards(stage).values())}
+        statements: list[ast.stmt] = []
+        for number, each in enumerate(body):
+            statement = InTile(stage).visit(each)
+            if number in conditions:
+                statements.append(assign(guard(number), statement.test, statement))
+                statement.test = ast.copy_location(load(guard(number)), statement.test)
+            statements.append(statement)
         used = {node.id for node in walk(statements) if isinstance(node, ast.Name)}
         lines = []
         for along, (place, written) in enumerate(zip(stage.places, stage.anchor, strict=True)):
@@ -227,13 +247,17 @@ class RegisterTile:
             variable = variable if place.wraps is None else real(along)
             if variable in used:
                 lines.append(f"{variable} = _from{along} + {('_row', '_column')[along]} + {cell[along] - written}")
-        own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(AXES))}
+        own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(AXES)), *map(guard, conditions)}
         own -= {kept}
         if not self._all_owned:
             sizes = zip(("_row", "_column"), cell, self.code.halo, self.code.tile, strict=True)
             owned = (f"{halo - by} <= {first} < {halo + tile - by}" for first, by, halo, tile in sizes)
             statements = only_where(" and ".join(owned), statements, kept)
-        return [*renamed([*generated(*lines), *statements], {name: f"_cell{self._register(cell)}_{name}" for name in own})]
+        return [*renamed([*generated(*lines), *statements], {name: self._own(name, cell) for name in own})]
+
+    def _own(self, name: str, cell: Cell) -> str:
+        """A local of the iteration that writes a cell."""
+        return f"_cell{self._register(cell)}_{name}"
 
     @property
     def _all_owned(self) -> str:
@@ -295,7 +319,7 @@ class RegisterTile:
         lines += [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for key in self._kept for cell in cells]
         return [*lines, "_cuda.syncthreads()", *self._store()]
 
-    def _element(self, key: str, cell: _Cell) -> str:
+    def _element(self, key: str, cell: Cell) -> str:
         return f"{in_tile(key)}[_begin + {self._offset(cell)}]"
 
     def _store(self) -> list[str]:
@@ -329,43 +353,19 @@ def in_warps(number: int, reduction: ReductionCode, call: str, sweep: str, lanes
     return [f"{reduction.local} = {call}", *reduction.in_warp(lanes), "if _lane == 0:", f"    {place} = {reduction.local}"]
 
 
-def runs_together(stage: Stage) -> bool:
-    """Whether loads of several iterations may come before the stores of all: of what is stored each looks at its own alone."""
-    written = {access.array: access.places for access in stage.accesses if access.writes}
-    return _assigns_alone(stage) and all(written.get(each.array, each.places) == each.places for each in stage.accesses)
-
-
-def _assigns_alone(stage: Stage) -> bool:
-    """Whether an iteration is a few assignments to names and elements of its own."""
-    body = stage.task.body
-    nodes = list(operations(body, stage.task.names))
-    if len(nodes) > _TOGETHER or has_loops(nodes) or any(isinstance(each, ast.comprehension | ast.Lambda) for each in nodes):
-        return False
-    for statement in body:
-        match statement:
-            case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
-                pass
-            case _:
-                return False
-        stores = [each for each in nodes_of(statement) if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
-        if stores not in ([], [target]):
-            return False
-    return True
-
-
-def _refuse_stage(stage: Stage) -> None:
+def _refuse_stage(stage: Stage, rows: int) -> None:
     line = f"line {stage.task.span.line}"
-    if not _assigns_alone(stage):
+    if not is_short(stage, rows) or not assigns_alone(stage.task.body):
         raise NotInRegisters(f"{line} does more than assign to elements")
-    writes = {access.array for access in stage.accesses if access.writes}
-    for access in stage.accesses:
-        if access.array in writes and _seen_from((0, 0), access, stage) != (0, 0):
-            raise NotInRegisters(f"{line} looks at neighbours in an array that it writes, or writes beside where it writes")
+    if any(access.writes and seen_from((0, 0), access, stage) != (0, 0) for access in stage.accesses):
+        raise NotInRegisters(f"{line} writes beside where it writes")
+    if guards(stage) and (meets(stage) or not all(guards(stage).values())):
+        raise NotInRegisters(f"{line} looks at neighbours in an array that it writes")
     # At the rim iterations see wrong elements, and may take no index from them.
     body = stage.task.body
     inner = [*operations(body, stage.task.names)]
     own = {id(node) for node in walk(body)}
-    known = {id(node) for node in _subscripts(body, stage)}
+    known = {id(node) for node in subscripts(body, stage)}
     unknown = stored_in(body) | stage.arrays.keys()
     for node in inner:
         if not isinstance(node, ast.Subscript) or id(node) in known:
@@ -378,22 +378,6 @@ def values_in(node: ast.AST) -> set[str]:
     """The names under ``node``, but those of arrays that are only asked for what they say of themselves."""
     asked = {id(each.value) for each in nodes_of(node) if isinstance(each, ast.Attribute)}
     return {each.id for each in nodes_of(node) if isinstance(each, ast.Name) and id(each) not in asked}
-
-
-def _subscripts(body: Statements, stage: Stage) -> list[ast.Subscript]:
-    """The accesses to arrays in tiles, as in ``stage.accesses``."""
-    return [
-        node
-        for node in walk(body)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in stage.arrays
-        if isinstance(node.slice, ast.Tuple)
-    ]
-
-
-def _seen_from(cell: _Cell, access: Access, stage: Stage) -> _Cell:
-    """The cell of an access in the iteration that writes ``cell``."""
-    row, column = (at + place.offset - by for at, place, by in zip(cell, access.places, stage.anchor, strict=True))
-    return row, column
 
 
 def _mine(key: str) -> str:

@@ -80,10 +80,10 @@ class TileCode:
             " by ".join(map(str, each)) for each in (self.tile, dict.fromkeys(self.halo), dict.fromkeys(self.stencils.reach))
         )
         extent = f"tiles of {tile} elements with a halo of {halo}, {reach} for each iteration"
-        return f"up to {self.sweeps} iterations in {extent}{self._where}"
+        return f"up to {self.sweeps} iterations in {extent}{self.where and f', {self.where}'}"
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
         """And where a tile is, if not in the cache."""
         return ""
 
