@@ -18,18 +18,15 @@ Cell = tuple[int, int]
 
 
 def runs_together(stage: Stage, rows: int) -> bool:
-    """Whether loads of ``rows`` iterations may come before all their stores: none stores what another one loads."""
-    body = stage.task.body
-    return (
-        is_short(stage, rows) and assigns_alone(body) and all(_may_compute(stage, each) for each in body) and not meets(stage)
-    )
+    """Whether loads of ``rows`` iterations may come before all their stores: none loads from where another one may store.
 
-
-def meets(stage: Stage) -> bool:
-    """Whether an iteration may load what another one stores."""
-    written = {access.array: access.places for access in stage.accesses if access.writes}
-    proved = stage.task.verdict is not None and stage.task.verdict.kind == "independent"
-    return not proved and any(written.get(each.array, each.places) != each.places for each in stage.accesses)
+    What is under a condition is computed without it. So it is not enough that none needs what another one stores.
+    """
+    body, written = stage.task.body, {access.array: access.places for access in stage.accesses if access.writes}
+    if not is_short(stage, rows) or not assigns_alone(body):
+        return False
+    apart = all(written.get(each.array, each.places) == each.places for each in stage.accesses)
+    return apart and all(_may_compute(stage, each) for each in body)
 
 
 def is_short(stage: Stage, rows: int) -> bool:
@@ -106,6 +103,11 @@ def guards(stage: Stage) -> dict[str, tuple[int, ...]]:
         }
         found[array] = tuple(writing) if all(writing.values()) else ()
     return found
+
+
+def meets(stage: Stage) -> bool:
+    """Whether an iteration may need what another one stores."""
+    return stage.task.verdict is None or stage.task.verdict.kind != "independent"
 
 
 def guard(number: int) -> str:
