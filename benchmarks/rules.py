@@ -56,7 +56,7 @@ ITERATIONS = (1, 2, 4, 8, 20, 64, 1000)
 SIDES = (128, 512, 2048)
 SWEEPS = 320
 # The same in tiles, with ``fuse``: the first one is too small for them.
-TILED = (512, 2048, 4096)
+TILED = (512, 1024, 2048, 4096)
 # What is at least wanted of the ratio, by the iterations: a loop that ends at once may lose a tenth, a long one gains.
 LEAST = {1: 1 / 1.1, 64: 1.0, 1000: 1.0}
 
