@@ -70,7 +70,8 @@ FEW = 8
 # staggered arrays over 4096 x 4096: several blocks share a multiprocessor, so that one loads while another computes. Four rows
 # in registers instead of eight in shared memory: FDTD of float64 58.9 us a sweep instead of 121.8.
 BLOCK_TILES = ((64, 128), (64, 96), (64, 64), (32, 64))
-BLOCK_HALO = 8
+# The first halo that is as good as the best one but for a little, as `gain` estimates.
+BLOCK_HALOS, BLOCK_NEAR = (8, 12, 16), 0.95
 BLOCK_ROWS = (8, 4)
 BLOCK_LANES = 32
 # The most bytes that a thread keeps in registers. Where it keeps more than the second number, only so many threads have room on
@@ -149,19 +150,19 @@ class _Tiler:
         axes = self._axes(loop, stencils, code.tile)
         codes = {"": code, "_back": replace(code, back=True)}
         passes = (self._pass(loop, each, axes, large, loop.counter.left, name) for name, each in codes.items())
-        label = f"{loop.label}, up to {2 * sweeps} iterations in two passes over memory"
-        tiled = replace(loop, label=label, body=tuple(map(TaskStatement, passes)), times=2 * sweeps)
+        label = f"{loop.label}, up to {2 * code.sweeps} iterations in two passes over memory"
+        tiled = replace(loop, label=label, body=tuple(map(TaskStatement, passes)), times=2 * code.sweeps)
         return in_turns(loop, tiled, code.turn, least, large)
 
-    def _sweeps(self, stencils: Stencils) -> int:
-        """The most of a pass."""
+    def _sweeps(self, stencils: Stencils) -> list[int]:
+        """How many a pass may do."""
         most, period = max(1, *stencils.reach), stencils.period
-        widest = HALO if self._shared is None else BLOCK_HALO
-        sweeps = widest // most // period * period
-        if not sweeps:
+        halos = (HALO,) if self._shared is None else BLOCK_HALOS
+        sweeps = [halo // most // period * period for halo in halos]
+        if not any(sweeps):
             turns = "" if period == 1 else f" in each of {period} iterations"
-            raise NotTiled(f"it reaches {most} elements beyond what it stores{turns}, and a halo has {widest}")
-        return sweeps
+            raise NotTiled(f"it reaches {most} elements beyond what it stores{turns}, and a halo has {max(halos)}")
+        return [*dict.fromkeys(filter(None, sweeps))]
 
     def _converging(self, loop: Loop) -> tuple[Statement, ...]:
         """A loop that ends by what its loops compute: blocks of sweeps while it goes on behind all of them, then the loop."""
@@ -170,9 +171,10 @@ class _Tiler:
         over_both_axes(which, stencils)
         for stage in stencils.stages:
             may_go_beyond(stage)
-        sweeps = self._sweeps(stencils)
+        several = self._sweeps(stencils)
         large, others = self._others(loop, stencils, which.reducing)
-        plain = self._code(stencils, sweeps, others, "", ConvergingCode, Attempt(which.reducing, {}, ""))
+        plain = self._code(stencils, several, others, "", ConvergingCode, Attempt(which.reducing, {}, ""))
+        sweeps = plain.sweeps
         axes = self._axes(loop, stencils, plain.tile)
         sources = {each.name: f"({each.source})" for each in self.host_values}
         down, across = (sources[ast.unparse(axis.count)] for axis in axes)
@@ -219,24 +221,38 @@ class _Tiler:
     def _code(
         self,
         stencils: Stencils,
-        sweeps: int,
+        sweeps: Sequence[int],
         others: dict[str, str],
         left: str,
         on_cpu: type[TileCode] = TileCode,
         attempt: Attempt | None = None,
     ) -> TileCode:
         """What writes a pass, forth; on the CPU it is an ``on_cpu``."""
-        given = (self._program, self._arrays, stencils, sweeps, others, left)
+        given = (self._program, self._arrays, stencils)
         if self._shared is None:
-            return on_cpu(*given, TILE, (HALO,) * AXES, attempt=attempt)
-        alike = BlockCode(*given, (0,) * AXES, stencils.halo(sweeps), attempt=attempt, lanes=BLOCK_LANES, held=BLOCK_HELD)
-        forms = (self._in_block(replace(alike, rows=rows)) for rows in BLOCK_ROWS)
-        code = next(forms)
-        code = code if code.kept else next((each for each in forms if each.kept), code)
-        times = gain(code)
+            return on_cpu(*given, sweeps[0], others, left, TILE, (HALO,) * AXES, attempt=attempt)
+        forms, why_not = [], NotTiled()
+        for each in sweeps:
+            code = BlockCode(*given, each, others, left, (0,) * AXES, stencils.halo(each), attempt=attempt, lanes=BLOCK_LANES)
+            try:
+                code = self._in_rows(replace(code, held=BLOCK_HELD))
+            except NotTiled as reason:
+                why_not = reason
+            else:
+                forms.append((gain(code), code))
+        if not forms:
+            raise why_not
+        most = max(times for times, _ in forms)
+        times, code = next(form for form in forms if form[0] >= BLOCK_NEAR * most)
         if times < BLOCK_GAIN:
             raise NotTiled(f"tiles, {code.where}, would take about {1 / times:.1f} times as long")
         return code
+
+    def _in_rows(self, code: BlockCode) -> BlockCode:
+        """``code`` with as many rows as stay in the registers of a thread, if some do."""
+        forms = (self._in_block(replace(code, rows=rows)) for rows in BLOCK_ROWS)
+        first = next(forms)
+        return first if first.kept else next((each for each in forms if each.kept), first)
 
     def _in_block(self, code: BlockCode) -> BlockCode:
         """``code`` with the first tile that does."""

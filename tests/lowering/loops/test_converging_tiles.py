@@ -18,7 +18,7 @@ MOST = (0, 1, 6, 7, 12, 13, 31, 1000)
 def small_tiles(monkeypatch):
     """Tiles of a few elements, and no array is too small for them."""
     sizes = {"TILE": (8, 12), "HALO": 6, "LARGE": 0}
-    blocks = {"TILES": ((16, 20),), "HALO": 4, "ROWS": (4,), "GAIN": 0, "LANES": 4, "LARGE": 0, "HELD_ALONE": 400}
+    blocks = {"TILES": ((16, 20),), "HALOS": (4,), "ROWS": (4,), "GAIN": 0, "LANES": 4, "LARGE": 0, "HELD_ALONE": 400}
     for name, value in (sizes | {f"BLOCK_{name}": value for name, value in blocks.items()}).items():
         monkeypatch.setattr(overlapped_tiles, name, value)
 

@@ -26,7 +26,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(overlapped_tiles, "LARGE", 0)
     monkeypatch.setattr(overlapped_tiles, "FEW", 0)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_TILES", ((20, 24),))
-    monkeypatch.setattr(overlapped_tiles, "BLOCK_HALO", 6)
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_HALOS", (6,))
     monkeypatch.setattr(overlapped_tiles, "BLOCK_ROWS", (4,))
     monkeypatch.setattr(overlapped_tiles, "BLOCK_GAIN", 0)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_LANES", 8)

@@ -20,7 +20,7 @@ def small_tiles(monkeypatch):
         monkeypatch.setattr(overlapped_tiles, name, value)
     blocks = {
         "TILES": ((20, 24),),
-        "HALO": 6,
+        "HALOS": (6,),
         "ROWS": (4,),
         "GAIN": 0,
         "LANES": 8,

@@ -20,7 +20,7 @@ SHAPE = (45, 63)
 def small_tiles(monkeypatch):
     """Blocks of a few threads with tiles of a few elements, for arrays of any size."""
     sizes = {"TILE": (8, 12), "HALO": 4, "LARGE": 0, "FEW": 0}
-    blocks = {"TILES": ((16, 20),), "HALO": 4, "ROWS": (4,), "GAIN": 0, "LANES": 4, "LARGE": 0, "HELD_ALONE": 400}
+    blocks = {"TILES": ((16, 20),), "HALOS": (4,), "ROWS": (4,), "GAIN": 0, "LANES": 4, "LARGE": 0, "HELD_ALONE": 400}
     for name, value in (sizes | {f"BLOCK_{name}": value for name, value in blocks.items()}).items():
         monkeypatch.setattr(overlapped_tiles, name, value)
 
@@ -256,7 +256,7 @@ def wide(u, v, n):
 def test_registers(rig, small_tiles, monkeypatch, function):
     """Tiles that lie inside keep what they own in registers, from sweep to sweep."""
     halo, extents = (12, (32, 40)) if function is wide else (6, (20, 24))
-    for name, value in {"TILES": (extents,), "HALO": halo, "HELD": 1 << 12, "HELD_ALONE": 1 << 12, "LANES": 8}.items():
+    for name, value in {"TILES": (extents,), "HALOS": (halo,), "HELD": 1 << 12, "HELD_ALONE": 1 << 12, "LANES": 8}.items():
         monkeypatch.setattr(overlapped_tiles, f"BLOCK_{name}", value)
     kernel = rig.kernel(function, fuse=True)
     arrays = [np.random.default_rng(k).integers(0, 1000, (52, 64)) for k in range(2 if function is wide else 3)]
@@ -394,7 +394,8 @@ def many(a, b, c, d, n):
 
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize(("dtype", "tile"), [(np.float32, "48 by 112"), (np.float64, "48 by 80"), (np.complex128, "16 by 48")])
-def test_tiles_are_as_large_as_shared_memory_allows(dtype, tile):
+def test_tiles_are_as_large_as_shared_memory_allows(dtype, tile, monkeypatch):
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_HALOS", (8,))
     arrays = [np.zeros((9, 9), dtype) for _ in range(4)]
     plan = str(qgraph.kernel(fuse=True)(many).plan(*arrays, 100))
     assert f"tiles of {tile} elements with a halo of 8" in plan
@@ -411,13 +412,39 @@ def three(a, b, c, n):
 
 @THOROUGH
 @pytest.mark.needs("compiler")
-def test_threads_that_fill_a_multiprocessor_are_one_block():
+def test_threads_that_fill_a_multiprocessor_are_one_block(monkeypatch):
     """A thread with three arrays of 32 elements in registers has a hundred of these."""
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_HALOS", (8,))
     arrays = [np.zeros((9, 9), np.float32) for _ in range(3)]
     kernel = qgraph.kernel(fuse=True)(three)
     assert "tiles of 112 by 112 elements with a halo of 8" in str(kernel.plan(*arrays, 100))
     texts = [text for key, text in kernel.ptx(*arrays, 100).items() if "_tiles" in key]
     assert all(".maxntid 512" in text and ".local" not in text for text in texts)
+
+
+def star(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((3, u.shape[0] - 3), (3, u.shape[1] - 3)):
+            around = u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]
+            v[i, j] = 0.2 * around + 0.01 * (u[i - 3, j] + u[i + 3, j] + u[i, j - 3] + u[i, j + 3])
+        u, v = v, u
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(
+    ("function", "dtype", "found"),
+    [
+        (jacobi, np.float32, "up to 8 iterations in tiles of 48 by 112 elements with a halo of 8, 1 .*, 8 by 4 of them"),
+        (star, np.float32, "up to 4 iterations in tiles of 40 by 104 elements with a halo of 12, 3 .*, 8 by 4 of them"),
+        (three, np.float32, "up to 16 iterations in tiles of 96 by 96 elements with a halo of 16, 1 .*, 8 by 4 of them"),
+        (three, np.float64, "up to 12 iterations in tiles of 40 by 104 elements with a halo of 12, 1 .*, 4 by 4 of them"),
+    ],
+)
+def test_the_halo_by_what_is_moved(function, dtype, found):
+    """The more arrays for each loop, the more sweeps pay for a wider halo; four rows a thread where eight do not fit."""
+    arrays = [np.zeros((9, 9), dtype) for _ in range(3 if function is three else 2)]
+    plan = str(qgraph.kernel(fuse=True)(function).plan(*arrays, 100))
+    assert re.search(found, plan), plan
 
 
 @pytest.mark.needs("compiler")
@@ -427,7 +454,8 @@ def test_too_little_shared_memory(monkeypatch):
     assert "one sweep for a pass over memory: tiles of its 4 arrays do not fit into shared memory" in plan
 
 
-def test_explain_tells_where_a_halo_is_from_and_what_a_tile_takes():
+def test_explain_tells_where_a_halo_is_from_and_what_a_tile_takes(monkeypatch):
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_HALOS", (8,))
     kernel = qgraph.kernel(backend="cuda", fuse=True)(shifted)
     arrays = [np.zeros((4096, 4096), np.float32) for _ in range(2)]
     found = kernel.explain(*arrays, 100)
