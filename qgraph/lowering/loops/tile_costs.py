@@ -51,15 +51,17 @@ def tile_cost(code: TileCode) -> TileCost:
     costs = [(stage, traffic(code.program, stage.task)) for stage in stencils.stages if stage.is_everywhere]
     # The pass back does the same.
     reasons = [] if code.back or not sweeps else [*_halo(code), *_legal(code)]
+    if reasons and isinstance(code, BlockCode):
+        reasons.append(f"estimated {gain(code):.1f} times as fast as iterations one by one, by the bytes that both move")
     if not sweeps or not costs or any(cost.why_not for _, cost in costs):
         return TileCost(loads, stores, 0, tuple(reasons))
     done = [sum(_iterations(code, stage, left) for left in range(sweeps)) for stage, _ in costs]
     owned = sweeps * math.prod(code.tile)
     alone, moved = owned * sum(cost.memory for _, cost in costs), loads + stores
-    gain = f"{alone / moved:.1f} times as much memory" if moved else f"{alone:,} bytes of memory for each tile, and a pass none"
+    more = f"{alone / moved:.1f} times as much memory" if moved else f"{alone:,} bytes of memory for each tile, and a pass none"
     halo = 1 - owned * len(costs) / sum(done)
     lost = f"{halo:.0%} of what a tile computes lies in its halo, and other tiles compute it, too"
-    reasons += [] if code.back else [f"{sweeps} iterations one by one move {gain}; {lost}"]
+    reasons += [] if code.back else [f"{sweeps} iterations one by one move {more}; {lost}"]
     return TileCost(
         loads, stores, sum(cost.operations * many for (_, cost), many in zip(costs, done, strict=True)), tuple(reasons)
     )
