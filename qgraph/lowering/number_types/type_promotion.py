@@ -225,7 +225,7 @@ class OperationType(_Callable, _Opaque):
 
     def _of_either(self, rule: Rule, context: Any, args: tuple[Any, ...]) -> Choice | None:
         """What ``rule`` says, whichever numbers it is that are ``Either``."""
-        if ambiguous_integers.is_pythons(args):
+        if ambiguous_integers.are_literals(args):
             return _folded(rule(context, args), ambiguous_integers.of_literals(self._value, args))
         if not ambiguous_integers.holds(args) or self._operation.takes_ambiguous:
             return rule(context, args)
@@ -240,7 +240,7 @@ class OperationType(_Callable, _Opaque):
         if not differ:
             return choice
         result = ambiguous_integers.of_pythons(self._value, choice.result, args)
-        if result is None or not all(map(ambiguous_integers.is_pythons, differ)):
+        if result is None or not all(map(ambiguous_integers.are_pythons, differ)):
             raise NumberError(ambiguous_integers.refusal(args))
         return replace(choice, result=result)
 
