@@ -311,7 +311,6 @@ def a_sum_with_uint32(x, n, y):
 LONG = [a_negative_choice, below_zero, less_a_scalar_argument, a_loop_variable_inverted, a_name_below_zero, a_sum_with_uint32]
 
 
-@pytest.mark.needs("compiler")
 @pytest.mark.parametrize("function", LONG)
 def test_a_uint64_or_pythons_that_would_be_negative_is_refused(rig, function):
     with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's uint64 or a Python integer.*write int\(\.\.\.\)"):

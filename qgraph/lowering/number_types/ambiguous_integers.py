@@ -10,7 +10,7 @@ what would be negative of one that is not is refused.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -161,6 +161,13 @@ def of_pythons(operation: Any, result: Any, args: tuple[Any, ...]) -> Any:
         # Integers of 64 bits wrap, and a division by zero gives 0.
         found = _NATURAL if found is None else (found[0], min(found[1], result.maxval))
     return Either(result, found) if found is not None and result.minval <= found[0] and found[1] <= result.maxval else None
+
+
+def keeps(find: Callable[..., Interval | None] | None, result: Any, args: tuple[Any, ...]) -> bool:
+    """Whether ``result`` holds whatever an operation, which gives the intervals that ``find`` does, makes of these types."""
+    spans = [_span(arg) or ((arg.minval, arg.maxval) if _is_narrow(arg) else None) for arg in args]
+    found = find(*spans) if find is not None and None not in spans else None
+    return found is not None and _is_narrow(result) and bool(result.minval <= found[0] and found[1] <= result.maxval)
 
 
 def of_literals(operation: Any, args: tuple[Any, ...]) -> Any:
