@@ -284,6 +284,57 @@ def test_floats_have_negative_powers(check, function):
     check(function, lambda: bases_and_exponents("float64", [2, 3, -1, 3]))
 
 
+def roots(x, c, d):
+    for i in range(x.shape[0]):
+        x[i] = c**d + i
+
+
+def roots_in_place(x, c, d):
+    for i in range(x.shape[0]):
+        t = c
+        t **= 0.5
+        x[i] = t
+
+
+def roots_by_call(x, c, d):
+    for i in range(x.shape[0]):
+        x[i] = abs(pow(float(c), d))
+
+
+def roots_of_the_host(x, c, d):
+    r = (c + 1.0) ** d
+    for i in range(x.shape[0]):
+        x[i] = r
+    return r
+
+
+def roots_in_an_expression(x, c, d):
+    x[:] = c**d * 2
+
+
+ROOTS = [roots, roots_in_place, roots_by_call, roots_of_the_host, roots_in_an_expression]
+
+
+@pytest.mark.parametrize("function", ROOTS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_powers_of_pythons_negative_numbers_that_are_complex(rig, function, dtype):
+    kernel = rig.kernel(function)
+    rig.compare(kernel, lambda: (np.zeros(3, dtype), 4.0, 0.5))
+    with pytest.raises(qgraph.ArgumentError, match=r"is a negative number to a power that is no integer: a complex number"):
+        rig.run(kernel, np.zeros(3, dtype), -4.0, 0.5)
+    rig.compare(kernel, lambda: (np.zeros(3, dtype), 2.0, 1.5))
+
+
+def roots_that_are_fine(x, c, d, k):
+    for i in range(x.shape[0]):
+        x[i] = (c * c) ** 0.5 + (c**2) ** -1.5 + c**3 + c**2.0 + c**-2.0 + c**k + (c**d if c > 0 else 3.0)
+
+
+def test_powers_of_pythons_numbers_that_are_real(check):
+    for c in (-4.0, 4.0):
+        check(roots_that_are_fine, lambda c=c: (np.zeros(3), c, 0.5, 3))
+
+
 def powers_that_are_fine(x, f, k):
     for j in qgraph.serial(range(3)):
         for i in range(x.shape[0]):
