@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 import re
 
 import numpy as np
@@ -683,6 +685,32 @@ def test_python_integers_divided_by_zero_are_an_error(rig, function):
     with pytest.raises(qgraph.ArgumentError, match=r"by zero"):
         rig.run(kernel, np.arange(9), 4, 0)
     rig.compare(kernel, lambda: (np.arange(9), 4, 1))
+
+
+def raised_in_python(out, m, z, f, whole):
+    for i in range(out.shape[0]):
+        out[i] = (i << m) + (8 >> (i - 3)) * 10 + (i % z) * 100
+        t = i
+        t <<= m
+        out[i] += t * 1000
+        t = i + 1
+        t //= z
+        out[i] += t * 10000
+        if math.isfinite(f[i]):
+            out[i] += int(f[i]) + math.floor(f[i]) + round(f[i])
+        elif int(f[i]) + math.ceil(f[i]) + round(f[i]) == 12345:
+            out[i] = 0
+        whole[i] = f[i]
+        if math.ldexp(1.0, 5000) < 1.0 or cmath.log(z).real > 0.0:
+            out[i] = 0
+
+
+def test_what_python_raises_in_the_values_of_parallel_loops(rig):
+    out, whole = np.zeros(5, np.int64), np.zeros(5, np.int32)
+    rig.run(rig.kernel(raised_in_python), out, -2, 0, np.array([1.5, np.nan, -2.5, np.inf, -np.inf]), whole)
+    # Shifts by a negative number shift all bits out, as NumPy's.
+    assert out.tolist() == [1 + 1 + 2, 0, -2 - 3 - 2, 80, 40]
+    assert whole[[0, 2]].tolist() == [1, -2]
 
 
 def elements_by_zero(x, k):
