@@ -286,7 +286,7 @@ class _Signs:
                 next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if kind in of)
                 for kind in ("unsigned", "signed")
             )
-            raise _mixed(f"`{unsigned}` is a uint64 and `{signed}` an int64", Span.of(node, self._file))
+            raise _mixed(f"`{unsigned}` is a uint64 and `{signed}` an int64 here", Span.of(node, self._file))
         if {"unsigned", "narrow"} <= kinds:
             return _FLOAT
         # Of a narrow type and int64 comes int64; a Python int takes the other's type.
