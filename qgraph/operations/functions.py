@@ -253,7 +253,14 @@ def _choices() -> Iterator[Operation]:
     )
     yield typed(np.fmin, lambda rules, code: rules.extreme_of_two(code.fmin, largest=False))
     yield typed(np.fmax, lambda rules, code: rules.extreme_of_two(code.fmax, largest=True))
-    yield typed(np.clip, lambda rules, code: rules.joined(code.clip, 3), elementwise=(3,), result="joined", owner="numpy")
+    yield typed(
+        np.clip,
+        lambda rules, code: rules.joined(code.clip, 3),
+        elementwise=(3,),
+        result="joined",
+        owner="numpy",
+        takes="real numbers",
+    )
     yield typed(np.where, lambda rules, code: rules.where, elementwise=(3,), owner="numpy")
     yield typed(np.sign, lambda rules, code: rules.sign, takes="real numbers")
     yield _spelled(np.square, _square)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import time
 from typing import Any
@@ -167,6 +168,22 @@ def power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed:
     divisor(0, noted, number, slots, failed)
     one = base - base + 1
     return one - 1 if base not in (1, -1) else base if exponent % 2 else one
+
+
+def real_power(base: Any, exponent: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
+    """As ``power``, of Python's numbers: a negative one to a power that is no integer, a complex number, notes the fault, too.
+
+    Until the error comes the value is nan.
+    """
+    if all(isinstance(each, numbers.Real) for each in (base, exponent)) and is_complex_power(base, exponent):
+        divisor(0, noted, number, slots, failed)
+        return math.nan
+    return power(base, exponent, noted, number, slots, failed)
+
+
+def is_complex_power(base: Any, exponent: Any) -> bool:
+    """Whether a power of two real numbers of Python's is a complex one."""
+    return -math.inf < base < 0 and math.isfinite(exponent) and exponent != math.floor(exponent)
 
 
 def divisor(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:

@@ -97,7 +97,7 @@ _UFUNCS = {
     operands: Operation(elementwise=(operands,), result="joined" if operands > 1 else "", owner="numpy")
     for operands in range(9)
 }
-_MATRIX = Operation(result="joined", owner="numpy")
+_OTHER_UFUNC = Operation(result="joined", owner="numpy")
 
 
 def _as_numpys(operation: Operation, ufunc: np.ufunc) -> Operation:
@@ -118,8 +118,8 @@ def _as_numpys(operation: Operation, ufunc: np.ufunc) -> Operation:
 
 def _of_kind(function: object) -> Operation:
     if isinstance(function, np.ufunc):
-        # Of whole matrices, not of their elements.
-        return _UFUNCS[function.nin] if function.signature is None else _MATRIX
+        # Of whole matrices, not of their elements; or of elements several results, which are no array.
+        return _UFUNCS[function.nin] if function.signature is None and function.nout == 1 else _OTHER_UFUNC
     if isinstance(function, type):
         numbers = issubclass(function, (int, float, complex, np.generic))
         return _NUMPY_TYPE if issubclass(function, np.generic) else _PURE if numbers or function is range else OPAQUE

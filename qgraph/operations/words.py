@@ -44,7 +44,8 @@ def _numbers() -> Iterator[Operation]:
     yield Operation(functions=(intrinsics.match_subject,), intrinsic=lambda code: code.match_word())
     yield typed(intrinsics.round_python, lambda rules, code: rules.round_as_python, pure=False)
     yield typed(intrinsics.round_either, lambda rules, code: rules.round_either, pure=False)
-    yield _word(intrinsics.power, lambda code, _: code.power_word())
+    yield _word(intrinsics.power, lambda code, word: code.power_word(word.__name__))
+    yield _word(intrinsics.real_power, lambda code, word: code.power_word(word.__name__))
     for function in intrinsics.CHECKED:
         yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
     yield _word(intrinsics.same_length, lambda code, _: code.same_length_word(), result="first")

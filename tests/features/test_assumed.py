@@ -196,3 +196,15 @@ def test_a_warm_cache_tells_it_too_and_needs_no_isl(tmp_path):
         for _ in range(2)
     ]
     assert lines == [["1", "True"], ["1", "False"]]
+
+
+def marks_what_is_read(k):
+    for v in k:
+        k[v] = 1
+
+
+def test_an_element_of_a_loop_over_an_array_is_told_by_its_name(backend):
+    with pytest.warns(qgraph.AssumedParallelWarning) as told:
+        qgraph.kernel(marks_what_is_read, backend=backend)(np.arange(3))
+    assert "`v` is read here" in str(told[0].message)
+    assert "position]" not in str(told[0].message)

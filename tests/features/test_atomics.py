@@ -290,3 +290,14 @@ def test_one_array_given_twice_keeps_every_update(rig):
         return np.arange(n) % 3, shared, shared
 
     rig.check(two_targets, args)
+
+
+def counted_from_below_zero(x, count, out):
+    for i in range(x.shape[0]):
+        if x[i] > 0:
+            k = qgraph.atomic_add(count, 0, 1)
+            out[k] = x[i]
+
+
+def test_a_counter_below_zero_counts_from_the_end(check):
+    check(counted_from_below_zero, lambda: (np.array([0, 3, 0]), np.array([-2]), np.zeros(5)))

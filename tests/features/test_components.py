@@ -175,3 +175,42 @@ def in_one_go(x: Any) -> Any:
 def test_what_to_write() -> None:
     with pytest.raises(KernelSyntaxError, match=r"which is one of whole arrays: np.cumsum\(x\)"):
         qgraph.kernel(backend="cpu")(in_one_go)(np.ones(3))
+
+
+def the_least(z):
+    return z.min()
+
+
+def the_place_of_the_greatest(z):
+    return np.argmax(z)
+
+
+def what_lies_between(z):
+    return np.ptp(z)
+
+
+@pytest.mark.parametrize("function", [the_least, the_place_of_the_greatest, what_lies_between])
+def test_extremes_of_complex_arrays_are_refused_on_every_backend(rig, function):
+    with pytest.raises(qgraph.KernelTypeError, match="complex numbers have no order") as caught:
+        rig.run(rig.kernel(function), np.array([1j, 2.0]))
+    assert "check the types" not in str(caught.value)
+
+
+def clipped(z, x):
+    return np.clip(z, 0, 1)
+
+
+def divided_with_rests(z, x):
+    return np.divmod(x, 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (clipped, "numpy.clip of complex128: kernels have it of real numbers only"),
+        (divided_with_rests, r"`np.divmod\(x, 2\)` is of numbers, and `x` an array"),
+    ],
+)
+def test_functions_that_kernels_do_not_have_of_these_arrays_are_refused_by_name(rig, function, text):
+    with pytest.raises(qgraph.QGraphError, match=text):
+        rig.run(rig.kernel(function), np.array([1j, 2.0]), np.arange(3))

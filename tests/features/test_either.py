@@ -275,6 +275,67 @@ def test_what_has_no_sign_may_be_negative_as_pythons(rig, function):
         rig.kernel(function)(*map(rig.device, (elements(np.uint16), np.zeros(11, np.int64))))
 
 
+def a_negative_choice(x, n, y):
+    for i in range(x.shape[0]):
+        y[i] = -(5 if x[i] > 6 else x[i])
+
+
+def below_zero(x, n, y):
+    for i in range(x.shape[0]):
+        y[i] = max(x[i], 5) - 7
+
+
+def less_a_scalar_argument(x, n, y):
+    for i in range(x.shape[0]):
+        y[i] = min(x[i], 5) - n
+
+
+def a_loop_variable_inverted(x, n, y):
+    for i in range(x.shape[0]):
+        y[i] = ~(i if x[i] > 6 else x[i])
+
+
+def a_name_below_zero(x, n, y):
+    for i in range(x.shape[0]):
+        t = n
+        if x[i] > 6:
+            t = x[i]
+        y[i] = t - 7
+
+
+def a_sum_with_uint32(x, n, y):
+    for i in range(x.shape[0]):
+        y[i] = max(x[i], 5) + np.uint32(4294967295)
+
+
+LONG = [a_negative_choice, below_zero, less_a_scalar_argument, a_loop_variable_inverted, a_name_below_zero, a_sum_with_uint32]
+
+
+@pytest.mark.parametrize("function", LONG)
+def test_a_uint64_or_pythons_that_would_be_negative_is_refused(rig, function):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's uint64 or a Python integer.*write int\(\.\.\.\)"):
+        rig.kernel(function)(*map(rig.device, (np.arange(11, dtype=np.uint64), 3, np.zeros(11))))
+
+
+def uint64_or_pythons(x, n, y, z):
+    for i in range(x.shape[0]):
+        a = max(x[i], 5)
+        y[i] = a + 1 + (i if x[i] > 6 else x[i]) * 3
+        y[i] += (a + n) // 3 + a % n + (a << 1) + (a ^ x[i]) + min(a, n) ** 2 + divmod(a, n)[1]
+        t = 0
+        for j in range(i):
+            t = t * 31 + x[j]
+        p, q = x[i], n
+        while q:
+            p, q = q, p % q
+        y[i] += t + p
+        z[i] = a * 0.5 + a / 4 + np.sqrt(a) + (int(min(a, 7)) - 9)
+
+
+def test_a_uint64_or_pythons_is_one_number_where_only_that_counts(check):
+    check(uint64_or_pythons, lambda: (np.arange(11, dtype=np.uint64), 4, np.zeros(11, np.uint64), np.zeros(11)))
+
+
 def converted(x, y):
     for i in range(x.shape[0]):
         y[i] = int(max(x[i], 5)) * 1000000000

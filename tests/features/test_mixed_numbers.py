@@ -71,9 +71,20 @@ def of_numpys_choice(x, y, u, out):
         out[i] = min(np.where(x[i] > 0, 0, -3), u[i])
 
 
+def of_a_truth(x, y, u, out):
+    for i in range(x.shape[0]):
+        out[i] = u[i] * ((x[i] > 0) - 7)
+
+
+def of_a_truth_with_a_name(x, y, u, out):
+    for i in range(x.shape[0]):
+        v = np.bool_(x[i]) * 3
+        out[i] = v + u[i]
+
+
 MADE = [
     *(of_uint32, shifted_by_uint32, of_a_loop_variable, of_an_inner_loops_variable),
-    *(of_numpys_functions, of_numpys_choice),
+    *(of_numpys_functions, of_numpys_choice, of_a_truth, of_a_truth_with_a_name),
 ]
 
 
@@ -90,6 +101,7 @@ def of_narrow_integers(x, y, u, n, out):
         out[i, 0] = (x[i] + 3) * u[i]
         out[i, 1] = x[i] * np.uint16(3) * u[i]
         out[i, 2] = y[i] * u[i] * i * n
+        out[i, 3] = (u[i] + (x[i] > 0) - 1) * (n > 1) + (u[i] if x[i] > 0 else (n > 1) * 5)
 
 
 def test_a_uint64_with_what_numpy_has_a_type_for(check):
@@ -101,8 +113,76 @@ def test_a_uint64_with_what_numpy_has_a_type_for(check):
             np.arange(3, dtype=np.uint32),
             np.arange(3, dtype=np.uint64),
             2,
-            np.full((3, 3), 77.0),
+            np.full((3, 4), 77.0),
         ),
+    )
+
+
+def negative_or_a_float(x, f, out):
+    for i in range(x.shape[0]):
+        out[i] = -max(x[i], 0.5)
+
+
+def twice_or_a_float(x, f, out):
+    for i in range(x.shape[0]):
+        out[i] = (x[i] if f[i] > 1 else f[i]) * 2
+
+
+def a_sum_of_elements_or_a_float(x, f, out):
+    for i in range(x.shape[0]):
+        t = x[i]
+        if f[i] > 1:
+            t = f[i]
+        out[i] = t + x[i]
+
+
+def a_product_of_a_quotient(x, f, out):
+    for i in range(x.shape[0]):
+        out[i] = max(x[i], 0.5) // 2 * 200
+
+
+def converted_to_another_type(x, f, out):
+    for i in range(x.shape[0]):
+        out[i] = np.int8(x[i] if f[i] > 1 else f[i])
+
+
+OR_A_FLOAT = [
+    *(negative_or_a_float, twice_or_a_float, a_sum_of_elements_or_a_float, a_product_of_a_quotient),
+    converted_to_another_type,
+]
+
+
+@pytest.mark.parametrize("function", OR_A_FLOAT)
+def test_what_depends_on_whether_it_is_a_narrow_integer_or_a_float_is_refused(rig, function):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's uint8 or a float.*write float\(\.\.\.\)"):
+        rig.kernel(function)(*map(rig.device, (np.arange(3, dtype=np.uint8), np.arange(3.0), np.zeros(3))))
+
+
+def integers_or_floats(x, b, f, out, whole):
+    for i in range(x.shape[0]):
+        a = max(x[i], 0.5)
+        out[i, 0] = a
+        out[i, 1] = a * 0.5 + a / 2 + float(a) * 2
+        out[i, 2] = a // 2 + 0.5
+        out[i, 2] += (a % 7) * 0.25 + divmod(a, 3)[0] / 2
+        out[i, 3] = (x[i] if f[i] > 1 else f[i]) + f[i]
+        out[i, 4] = (b[i] if f[i] > 1 else 0.5) + 3
+        t = 0.0
+        m = 0.0
+        for j in range(i):
+            t = t + x[j]
+            m = max(m, x[j])
+        out[i, 5] = t + m / 255
+        whole[i] = a
+        whole[i] += int(a) * 2 + (a > 3) + round(a) + np.int64(a)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_narrow_integer_or_a_float_is_one_number_where_only_that_counts(check, dtype):
+    numbers, fractions = np.array([1, 5, 33, 90, 127], dtype), np.array([0.5, 1.5, 0.7, 3.5, 2.5])
+    check(
+        integers_or_floats,
+        lambda: (numbers, numbers > 30, fractions, np.full((5, 6), 77.0), np.zeros(5, np.int64)),
     )
 
 

@@ -227,7 +227,7 @@ def integer_or_float_named(x, y):
         t = x[i]
         if t < 5:
             t = 0.5
-        y[i] = t - 1
+        y[i] = t // 3
 
 
 @pytest.mark.parametrize("function", [integer_or_float, integer_or_float_by_path, integer_or_float_named])

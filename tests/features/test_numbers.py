@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 import re
 
 import numpy as np
@@ -282,6 +284,57 @@ def test_powers_and_those_that_are_no_integers(rig, function, dtype):
 @pytest.mark.parametrize("function", [powers, powers_by_call, powers_in_a_func], ids=lambda function: function.__name__)
 def test_floats_have_negative_powers(check, function):
     check(function, lambda: bases_and_exponents("float64", [2, 3, -1, 3]))
+
+
+def roots(x, c, d):
+    for i in range(x.shape[0]):
+        x[i] = c**d + i
+
+
+def roots_in_place(x, c, d):
+    for i in range(x.shape[0]):
+        t = c
+        t **= 0.5
+        x[i] = t
+
+
+def roots_by_call(x, c, d):
+    for i in range(x.shape[0]):
+        x[i] = abs(pow(float(c), d))
+
+
+def roots_of_the_host(x, c, d):
+    r = (c + 1.0) ** d
+    for i in range(x.shape[0]):
+        x[i] = r
+    return r
+
+
+def roots_in_an_expression(x, c, d):
+    x[:] = c**d * 2
+
+
+ROOTS = [roots, roots_in_place, roots_by_call, roots_of_the_host, roots_in_an_expression]
+
+
+@pytest.mark.parametrize("function", ROOTS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_powers_of_pythons_negative_numbers_that_are_complex(rig, function, dtype):
+    kernel = rig.kernel(function)
+    rig.compare(kernel, lambda: (np.zeros(3, dtype), 4.0, 0.5))
+    with pytest.raises(qgraph.ArgumentError, match=r"is a negative number to a power that is no integer: a complex number"):
+        rig.run(kernel, np.zeros(3, dtype), -4.0, 0.5)
+    rig.compare(kernel, lambda: (np.zeros(3, dtype), 2.0, 1.5))
+
+
+def roots_that_are_fine(x, c, d, k):
+    for i in range(x.shape[0]):
+        x[i] = (c * c) ** 0.5 + (c**2) ** -1.5 + c**3 + c**2.0 + c**-2.0 + c**k + (c**d if c > 0 else 3.0)
+
+
+def test_powers_of_pythons_numbers_that_are_real(check):
+    for c in (-4.0, 4.0):
+        check(roots_that_are_fine, lambda c=c: (np.zeros(3), c, 0.5, 3))
 
 
 def powers_that_are_fine(x, f, k):
@@ -632,6 +685,32 @@ def test_python_integers_divided_by_zero_are_an_error(rig, function):
     with pytest.raises(qgraph.ArgumentError, match=r"by zero"):
         rig.run(kernel, np.arange(9), 4, 0)
     rig.compare(kernel, lambda: (np.arange(9), 4, 1))
+
+
+def raised_in_python(out, m, z, f, whole):
+    for i in range(out.shape[0]):
+        out[i] = (i << m) + (8 >> (i - 3)) * 10 + (i % z) * 100
+        t = i
+        t <<= m
+        out[i] += t * 1000
+        t = i + 1
+        t //= z
+        out[i] += t * 10000
+        if math.isfinite(f[i]):
+            out[i] += int(f[i]) + math.floor(f[i]) + round(f[i])
+        elif int(f[i]) + math.ceil(f[i]) + round(f[i]) == 12345:
+            out[i] = 0
+        whole[i] = f[i]
+        if math.ldexp(1.0, 5000) < 1.0 or cmath.log(z).real > 0.0:
+            out[i] = 0
+
+
+def test_what_python_raises_in_the_values_of_parallel_loops(rig):
+    out, whole = np.zeros(5, np.int64), np.zeros(5, np.int32)
+    rig.run(rig.kernel(raised_in_python), out, -2, 0, np.array([1.5, np.nan, -2.5, np.inf, -np.inf]), whole)
+    # Shifts by a negative number shift all bits out, as NumPy's.
+    assert out.tolist() == [1 + 1 + 2, 0, -2 - 3 - 2, 80, 40]
+    assert whole[[0, 2]].tolist() == [1, -2]
 
 
 def elements_by_zero(x, k):

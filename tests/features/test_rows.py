@@ -419,3 +419,28 @@ def test_rows_of_another_length_are_refused_as_python_does(rig, function, length
     with pytest.raises((ValueError, qgraph.KernelSyntaxError), match="unpacked into 2 names"):
         rig.run(kernel, np.ones(shape), np.ones(4))
         qgraph.synchronize()
+
+
+def rows_with_names(p, out):
+    for i in range(p.shape[0]):
+        second, first = p[i, 1], p[i, 0]
+        first += second
+        front = p[i, 1, 1:]
+        front += p[i, 1, :-1]
+        out[i] = first
+
+
+def rows_of_which_one_runs_backwards(p, out):
+    for i in range(p.shape[0]):
+        first = p[i, 0]
+        second = p[i, 0, ::-1]
+        first += second
+
+
+def test_rows_with_names_are_told_apart_by_what_they_are_parts_of(check):
+    check(rows_with_names, lambda: (numbers(4, 2, 3), numbers(4, 3)))
+
+
+def test_rows_with_names_that_no_order_is_right_for_are_refused(rig):
+    with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
+        rig.run(rig.kernel(rows_of_which_one_runs_backwards), numbers(4, 2, 3), numbers(4, 3))

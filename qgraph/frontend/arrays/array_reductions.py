@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import ArgumentError
+from qgraph.errors import ArgumentError, KernelTypeError
 from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.library_calls import library_number
 from qgraph.frontend.arrays.shape_checks import every
@@ -50,6 +50,8 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr, *, may_be_empty:
     if kind in COMPOSED:
         return evaluated(region, scope, composed(scope, node))
     operands = operands_of_reduction(scope, node, kind)
+    if kind in (*_EXTREMES, *_PLACES):
+        _refuse_complex(scope, operands[0], node)
     if kind in _PLACES:
         return _place_of_extreme(region, scope, operands[0], node, kind)
     found = masked(scope, operands[0])
@@ -69,6 +71,16 @@ def reduce_arrays(region: Region, scope: Scope, node: ast.expr, *, may_be_empty:
     if kind in PRODUCTS and dtype is not None and dtype.kind in "iu" and dtype.itemsize < WORD:
         result = word(scope, dtype.type, wrapped(result, dtype))
     return at_place(result, node)
+
+
+def _refuse_complex(scope: Scope, operand: ast.expr, node: ast.expr) -> None:
+    dtype = element_type(scope, operand)
+    if dtype is not None and dtype.kind == "c":
+        raise KernelTypeError(
+            "complex numbers have no order: compare their parts, or their absolute values",
+            scope.span(node),
+            hint="NumPy's order is that of the real parts, then of the imaginary ones: take np.abs(z), z.real or z.imag",
+        )
 
 
 def _reduce_masked(region: Region, scope: Scope, node: ast.expr, kind: str, found: Masked) -> ast.expr:

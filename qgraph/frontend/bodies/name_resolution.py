@@ -342,8 +342,8 @@ class _Rewriter(ProgressResolution, VectorResolution):
             return self.expression(placed(view.along[0].count.code, node))
         if isinstance(view, StructRef) and (known := self._scope.static(node)) is not None:
             return self._place(known, node)
-        if is_power(self._scope, callee, node):
-            return self._power(node.args[0], node.args[1], node)
+        if is_power(callee, node) and (power := self.power(node.args[0], node.args[1], node)) is not None:
+            return power
         if callee is np.clip and (limit := one_limit(self._scope, node)) is not None:
             self.generic_visit(node)
             node.func = at(load(self._body.names.add(limit, "_limited")), node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from qgraph.frontend.checks.zero_division import values_of
 from qgraph.frontend.inference.indexing import is_natural
 from qgraph.frontend.inference.ranks import is_ellipsis, known, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, ViewRef
@@ -126,7 +127,8 @@ def _start(part: ast.Slice, step: int) -> tuple[str, int]:
 def _place(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
     """The array that ``node`` is a part of, and an index or slice for each of its dimensions; None for any other expression."""
     if isinstance(node, ast.Name):
-        return node.id, [ast.Slice()] * rank(scope, node)
+        part = _named_part(scope, node)
+        return (node.id, [ast.Slice()] * rank(scope, node)) if part is None else _place(scope, part)
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
         return None
     parts = parts_of(node)
@@ -134,6 +136,21 @@ def _place(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
     rest: list[ast.expr] = [ast.Slice()] * missing
     at = next((k for k, part in enumerate(parts) if is_ellipsis(part)), None)
     return node.value.id, [*parts, *rest] if at is None else [*parts[:at], *rest, *parts[at + 1 :]]
+
+
+def _named_part(scope: Scope, node: ast.Name) -> ast.Subscript | None:
+    """The part of an argument that a name of the body stands for, wherever its indices are now: its slices are constant."""
+    values = (values_of(scope, node) or []) if isinstance(known(scope, node), Private) else []
+    # `row += x` changes the elements, and leaves the name what it is.
+    match [value for value in values if not (isinstance(value, ast.BinOp) and _is_name(value.left, node.id))]:
+        case [ast.Subscript(value=ast.Name() as array) as part] if isinstance(known(scope, array), LeafRef):
+            bounds = [each for index in parts_of(part) if isinstance(index, ast.Slice) for each in (index.lower, index.step)]
+            return part if all(each is None or constant_of(each) is not None for each in bounds) else None
+    return None
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def origin(scope: Scope, node: ast.expr) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from qgraph.frontend.checks.negative_power import may_fail, negative_power
+from qgraph.frontend.checks.negative_power import checking_power, fault_of_power, is_checked_of_host
 from qgraph.frontend.checks.zero_division import checking_word, fault_of, is_wrong, may_raise, raises_itself, raises_somewhere
 from qgraph.frontend.inference.host_expressions import integer_of_host, numpy_type
 from qgraph.frontend.inference.indexing import element, placed
@@ -302,8 +302,9 @@ class ValueResolution(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator: a number of the host, or code that notes a fault where Python raises."""
-        if isinstance(node.op, ast.Pow) and may_fail(self._scope, node.left, node.right):
-            return self._power(node.left, node.right, node)
+        power = self.power(node.left, node.right, node) if isinstance(node.op, ast.Pow) else None
+        if power is not None:
+            return power
         number = self._integer_of_host(node)
         if number is not None:
             return self._place(number, node)
@@ -339,11 +340,16 @@ class ValueResolution(ast.NodeTransformer):
         unit = self._body.unit
         return load(FAULTS), ast.Constant(unit.fault(fault)), load(SLOTS), ast.Constant(unit.failed.index)
 
-    def _power(self, base: ast.expr, exponent: ast.expr, node: ast.expr) -> ast.expr:
-        """``base ** exponent``, which notes a fault where it is an integer to a negative power."""
-        noting = self._noting(negative_power(self._scope, node))
-        name = self._body.names.add(intrinsics.power, "_power")
-        call = call_of(name, self.visit(base), self.visit(exponent), *noting)
+    def power(self, base: ast.expr, exponent: ast.expr, node: ast.expr) -> ast.expr | None:
+        """``base ** exponent``, which notes a fault where it has another type; None where it has none."""
+        word = checking_power(self._body.unit, self._scope, base, exponent)
+        if word is None:
+            return None
+        return self.noted_power(word, self.visit(base), self.visit(exponent), node)
+
+    def noted_power(self, word: object, base: ast.expr, exponent: ast.expr, node: ast.expr, text: str = "") -> ast.expr:
+        """The power of which ``word`` notes the fault, at the place of ``node``."""
+        call = self._call(word, "_power", base, exponent, *self._noting(fault_of_power(self._scope, node, word, text)))
         return standing_for(ast.fix_missing_locations(at(call, node)), node)
 
 
@@ -359,7 +365,11 @@ class _HostValueInBody(ast.NodeTransformer):
         rewriter = self._rewriter
         fails = self._checked and raises_itself(rewriter._body.unit, rewriter._scope, node)
         fault = fault_of(rewriter._scope, node.op, self._written, ast.unparse(node)) if fails else None
+        text = ast.unparse(node)
+        is_power = isinstance(node.op, ast.Pow) and is_checked_of_host(rewriter._body.unit, node.left, node.right)
         self.generic_visit(node)
+        if is_power:
+            return rewriter.noted_power(intrinsics.real_power, node.left, node.right, self._written, text)
         node.right = rewriter.checked(node.op, node.right, fault)
         return node
 

@@ -32,6 +32,11 @@ def rounding_word(unit: ProgramBuilder, scope: Scope, number: ast.expr) -> objec
     return intrinsics.round_python if owners == _PYTHON else intrinsics.round_either
 
 
+def are_pythons(unit: ProgramBuilder, scope: Scope, *numbers: ast.expr) -> bool:
+    """Whether all ``numbers`` are surely Python's."""
+    return all(_Owner(unit, scope).of(number) == _PYTHON for number in numbers)
+
+
 class _Owner:
     """Flow-insensitive owners of numbers: a name is what is assigned to it anywhere in the function."""
 

@@ -19,19 +19,21 @@ from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
 from qgraph.ir.trees import operands_of
-from qgraph.operations.table import operation
+from qgraph.operations.table import is_one_of, operation
 from qgraph.source import Span, children_of
 
 # Where a number comes from: "unsigned" is uint64, "unsigned32" uint32, "signed" int64, "narrow" a signed type that is narrower,
-# "python" Python's, and "negative" besides if it is a literal less than 0.
+# "python" Python's, and "negative" besides if it is a literal less than 0; "truth" is a boolean of NumPy's.
 Kinds = frozenset[str]
 _NOTHING: Kinds = frozenset()
 _FLOAT: Kinds = frozenset({"float"})
 _PYTHON: Kinds = frozenset({"python"})
+_TRUTH: Kinds = frozenset({"truth"})
 _DTYPES = {
     "uint64": "unsigned",
     "uint32": "unsigned32",
     "int64": "signed",
+    "bool": "truth",
     **dict.fromkeys(("int8", "int16", "int32"), "narrow"),
 }
 _TURNS = 4
@@ -71,8 +73,9 @@ def _of_dtype(dtype: str) -> Kinds:
 
 
 def _of_type(type_: ArrayType | ScalarType) -> Kinds:
-    weak = isinstance(type_, ScalarType) and type_.weak and type_.dtype == "int64"
-    return _PYTHON if weak else _of_dtype(type_.dtype)
+    if isinstance(type_, ScalarType) and type_.weak and type_.dtype in ("int64", "bool"):
+        return _PYTHON if type_.dtype == "int64" else _NOTHING
+    return _of_dtype(type_.dtype)
 
 
 def _settled(kinds: Kinds) -> Kinds:
@@ -194,6 +197,9 @@ class _Signs:
                 return self._call(node)
             case ast.BinOp():
                 return self._meet(operands_of(node), node)
+            case ast.Compare():
+                # Of Python's numbers it is True or False, which have the type of what they meet.
+                return _NOTHING if all(self._of(each) <= _PYTHON for each in operands_of(node)) else _TRUTH
             case ast.IfExp():
                 self._of(node.test)
                 return self._meet([node.body, node.orelse], node)
@@ -228,7 +234,7 @@ class _Signs:
                 return self._meet(node.args, node)
             case "first" if arguments:
                 return arguments[0]
-        if isinstance(function, type) and issubclass(function, np.number):
+        if isinstance(function, type) and issubclass(function, np.generic):
             return _of_dtype(np.dtype(function).name)
         return _NOTHING
 
@@ -268,6 +274,9 @@ class _Signs:
             # Integers to an integer power have the type of the base.
             return each[0]
         weak = any(of == _PYTHON and not _is_literal(part) for part, of in zip(operands, each, strict=True))
+        if any("python" in of for of in each) and not self._takes_one(node):
+            # NumPy's boolean and a Python integer are an int64.
+            each = [(of - {"truth"}) | {"signed"} if "truth" in of else of for of in each]
         if weak or any("unsigned32" in of for of in each):
             # No narrower type holds a signed one and uint32, nor one and numbers that are Python's and no literals.
             each = [(of - {"narrow"}) | {"signed"} if "narrow" in of else of for of in each]
@@ -277,11 +286,18 @@ class _Signs:
                 next(user_text(part, self._paths) for part, of in zip(operands, each, strict=True) if kind in of)
                 for kind in ("unsigned", "signed")
             )
-            raise _mixed(f"`{unsigned}` is a uint64 and `{signed}` an int64", Span.of(node, self._file))
+            raise _mixed(f"`{unsigned}` is a uint64 and `{signed}` an int64 here", Span.of(node, self._file))
         if {"unsigned", "narrow"} <= kinds:
             return _FLOAT
         # Of a narrow type and int64 comes int64; a Python int takes the other's type.
-        return kinds - {"narrow", "python", "unsigned32"} if kinds & {"unsigned", "signed"} else kinds - {"python"} or kinds
+        if kinds & {"unsigned", "signed"}:
+            return kinds - {"narrow", "python", "unsigned32", "truth"}
+        return (kinds if self._takes_one(node) else kinds - {"truth"}) - {"python"} or kinds
+
+    def _takes_one(self, node: ast.expr | ast.stmt) -> bool:
+        """Whether one of the operands is taken as it is."""
+        function = self._names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        return isinstance(node, ast.IfExp) or is_one_of(function, (min, max))
 
 
 def _mixed(found: str, span: Span) -> KernelTypeError:

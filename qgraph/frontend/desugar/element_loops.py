@@ -65,7 +65,8 @@ def over_elements(scope: Scope, node: ast.For) -> tuple[ast.For, Parts]:
     if isinstance(call, ast.Call) and around:
         loop.iter = ast.Call(call.func, [loop.iter], [])
     first: list[ast.stmt] = [
-        ast.Assign([each], ast.Subscript(name, index, ast.Load())) for (each, _), name in zip(parts, names, strict=True)
+        ast.Assign([each], standing_for(ast.Subscript(name, index, ast.Load()), each))
+        for (each, _), name in zip(parts, names, strict=True)
     ]
     loop.body = [*(at_place(each, node.target) for each in first), *node.body]
     return at_place(loop, node), arrays

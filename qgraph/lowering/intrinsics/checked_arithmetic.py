@@ -1,4 +1,4 @@
-"""Intrinsics that note a fault of arithmetic: ``intrinsics.power``, ``divisor``, ``shift_count`` and ``step``."""
+"""Intrinsics that note a fault of arithmetic: ``intrinsics.power``, ``real_power``, ``divisor``, ``shift_count``, ``step``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from llvmlite import ir
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic
-from qgraph.lowering.number_types.number_llvm import is_signed, types
+from qgraph.lowering.number_types.number_llvm import call_library, is_float, is_signed, types
 from qgraph.lowering.number_types.type_promotion import is_integral, plain
 
 # Where the address of the elements stands in Numba's record of an array.
 _DATA = 4
 
 
-def power_word() -> Intrinsic:
-    """The Numba type of ``intrinsics.power``."""
+def power_word(name: str) -> Intrinsic:
+    """The Numba type of ``intrinsics.power`` or ``intrinsics.real_power``."""
     # By the types of base and exponent, what computes the power.
     operators: dict[tuple[Any, ...], Any] = {}
 
@@ -35,10 +35,21 @@ def power_word() -> Intrinsic:
         if all(map(is_integral, kinds)) and is_signed(kinds[1]):
             negative = builder.icmp_signed("<", args[1], ir.Constant(args[1].type, 0))
             _note_where(builder, negative, *args[2:])
+        elif name == "real_power" and kinds[0] == kinds[1] and is_float(kinds[0]):
+            _note_where(builder, _is_complex(context, builder, kinds[0], *args[:2]), *args[2:])
         word, plainly = operators[kinds]
         return context.get_function(word, plainly)(builder, args[:2])
 
-    return Intrinsic("power", typer, emit)
+    return Intrinsic(name, typer, emit)
+
+
+def _is_complex(context: Any, builder: Any, kind: Any, base: ir.Value, exponent: ir.Value) -> ir.Value:
+    """Whether a power of two floats of Python's is a complex number."""
+    whole = call_library(context, builder, "floor", kind, [exponent])
+    fraction = builder.fcmp_ordered("!=", whole, exponent)
+    below = builder.fcmp_ordered("<", base, ir.Constant(base.type, 0.0))
+    finite = builder.fcmp_ordered(">", base, ir.Constant(base.type, float("-inf")))
+    return builder.and_(builder.and_(below, finite), fraction)
 
 
 def divisor_word(name: str) -> Intrinsic:

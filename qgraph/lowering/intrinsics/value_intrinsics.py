@@ -13,7 +13,7 @@ from numba.np.arrayobj import populate_array
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, cast_to_result, check_scalar, element, signature
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
 from qgraph.lowering.number_types.number_llvm import types
-from qgraph.lowering.number_types.rounded_floats import Rounded, refusal
+from qgraph.lowering.number_types.rounded_floats import unfit
 from qgraph.lowering.number_types.type_promotion import plain
 from qgraph.operations import intrinsics
 
@@ -24,8 +24,9 @@ def cast_word(dtype: Any, keeps: str = "") -> Intrinsic:
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
         (item,) = args
         check_scalar(context, item)
-        if isinstance(item, Rounded) and isinstance(dtype, types.Integer):
-            raise context.typing_error(refusal("an integer is made of"))
+        refused = unfit(item, dtype, "an integer is made of")
+        if refused is not None:
+            raise context.typing_error(refused)
         if keeps:
             check_kept(context, item, dtype, keeps)
         return context.make_signature(dtype, plain(item))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import cmath
 import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from qgraph.ir.trees import load
+from qgraph.operations.table import is_one_of
 
 # NumPy's functions that compute what those of math do, where these raise.
 _INSTEAD: Mapping[str, Callable[..., Any]] = {
@@ -39,7 +43,10 @@ _INSTEAD: Mapping[str, Callable[..., Any]] = {
     "pow": np.power,
     "gamma": lambda x: np.nan if x < 0 else np.copysign(np.inf, x),
     "lgamma": lambda x: np.inf,
+    "ldexp": lambda x, exponent: np.ldexp(x, int(exponent)),
 }
+# Those that make integers of floats.
+_TO_INTEGERS = (builtins.int, builtins.round, math.floor, math.ceil, math.trunc)
 _RAISED = (ZeroDivisionError, OverflowError, ValueError)
 
 
@@ -55,6 +62,34 @@ def _computed(function: Callable[..., Any], instead: Callable[..., Any], *operan
     except _RAISED:
         with np.errstate(all="ignore"):
             return float(instead(*map(float, operands)))
+
+
+def _computed_of_complex(function: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:
+    try:
+        return function(*operands)
+    except _RAISED:
+        with np.errstate(all="ignore"):
+            return complex(instead(*map(complex, operands)))
+
+
+def _whole(function: Callable[..., Any], *operands: Any) -> Any:
+    """The integer that ``function`` makes of a float: of one that 64 bits do not hold that which the machine makes."""
+    try:
+        found = function(*operands)
+        if type(found) is not int or not isinstance(operands[0], float | np.floating) or -(2**63) <= found < 2**63:
+            return found
+    except _RAISED:
+        pass
+    with np.errstate(all="ignore"):
+        return int(np.float64(operands[0]).astype(np.int64))
+
+
+def _shifted(function: Callable[..., Any], a: Any, b: Any) -> Any:
+    """``a << b`` or ``a >> b`` as of NumPy's numbers, where Python raises for its own."""
+    try:
+        return function(a, b)
+    except _RAISED:
+        return int(function(np.int64(Int64(a)), np.int64(Int64(b))))
 
 
 def _operated(function: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -78,6 +113,8 @@ class Operators(ast.NodeTransformer):
         ast.FloorDiv: ("_qgraph_floordiv", functools.partial(_operated, operator.floordiv)),
         ast.Mod: ("_qgraph_mod", functools.partial(_operated, operator.mod)),
         ast.Pow: ("_qgraph_pow", functools.partial(_operated, operator.pow)),
+        ast.LShift: ("_qgraph_lshift", functools.partial(_shifted, operator.lshift)),
+        ast.RShift: ("_qgraph_rshift", functools.partial(_shifted, operator.rshift)),
     }
     NAMES: ClassVar[dict[str, Callable[..., Any]]] = dict(FUNCTIONS.values())
 
@@ -88,6 +125,13 @@ class Operators(ast.NodeTransformer):
         if found is None or (isinstance(node.right, ast.Constant) and node.right.value and not isinstance(node.op, ast.Pow)):
             return node
         return ast.copy_location(ast.Call(ast.copy_location(load(found[0]), node), [node.left, node.right], []), node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        """Of a name an assignment; elements are NumPy's numbers."""
+        if type(node.op) not in self.FUNCTIONS or not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        value = ast.copy_location(ast.BinOp(load(node.target.id), node.op, node.value), node)
+        return ast.fix_missing_locations(ast.copy_location(ast.Assign([node.target], self.visit(value)), node))
 
 
 def _extreme(function: np.ufunc, a: Any, b: Any) -> Any:
@@ -106,7 +150,7 @@ class Int64(int):
 
     def __new__(cls, value: Any) -> Int64:
         """``value`` as an integer, wrapped."""
-        return super().__new__(cls, (int(value) + 2**63) % 2**64 - 2**63)
+        return super().__new__(cls, (_whole(int, value) + 2**63) % 2**64 - 2**63)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """What NumPy makes of it and its own numbers, by operators too."""
@@ -136,21 +180,26 @@ for _operator in ("__neg__", "__pos__", "__abs__", "__invert__"):
 
 
 class Memory(np.ndarray):
-    """An array whose elements take the last bits of any integer, as in compiled code: NumPy refuses some of another type."""
+    """An array whose elements take the last bits of any integer, and what the machine makes of a float, as in compiled code."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Store ``value``, wrapped where it is an integer."""
         if self.dtype.kind in "iu" and isinstance(value, int | np.integer):
             value = np.uint64(int(value) % 2**64).astype(self.dtype)
+        elif self.dtype.kind in "iu" and isinstance(value, float | np.floating):
+            with np.errstate(all="ignore"):
+                value = np.asarray(value).astype(self.dtype)
         super().__setitem__(index, value)
 
 
 def _numpys(value: Any) -> Any:
-    return np.uint64(int(value) % 2**64) if isinstance(value, int) else value
+    if isinstance(value, int):
+        return np.uint64(int(value) % 2**64)
+    return np.float64(value) if isinstance(value, float) else value
 
 
 class Conversions(ast.NodeTransformer):
-    """``np.int8(n)`` of a Python integer wraps, as of NumPy's numbers, and as in compiled code."""
+    """``np.int8(n)`` of a Python number is that of one of NumPy's, which wraps, as in compiled code."""
 
     NAMES: ClassVar[dict[str, Callable[..., Any]]] = {"_qgraph_numpys": _numpys}
 
@@ -171,11 +220,18 @@ def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def simulated_function(value: Any) -> Any:
-    """A function of math as ``without_domain``, an extreme of any integers, ``divmod`` by 0; anything else as it is."""
+    """What raises for some numbers as a function of all that does not; anything else as it is."""
     if value is divmod:
         return _divmod
     if value is np.maximum or value is np.minimum:
         return functools.partial(_extreme, value)
+    if is_one_of(value, _TO_INTEGERS):
+        return functools.partial(_whole, value)
+    if _is_of(cmath, value) and hasattr(np, value.__name__):
+        return functools.partial(_computed_of_complex, value, getattr(np, value.__name__))
+    return without_domain(value) if _is_of(math, value) else value
+
+
+def _is_of(module: ModuleType, value: Any) -> bool:
     name = getattr(value, "__name__", "")
-    of_math = isinstance(name, str) and callable(value) and getattr(math, name, None) is value
-    return without_domain(value) if of_math else value
+    return isinstance(name, str) and callable(value) and getattr(module, name, None) is value

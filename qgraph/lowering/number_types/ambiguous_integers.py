@@ -1,15 +1,16 @@
-"""The type of an integer that is NumPy's, of 8, 16 or 32 bits, or another one's, depending on values: ``max(x[i], 5)``.
+"""The type of an integer that is NumPy's, narrow or a uint64, or another one's, depending on values: ``max(x[i], 5)``.
 
 The other may be Python's, or of another of NumPy's types, as in ``x[i] if c else y[i]``. All are one number of one type here.
 CPython's differ in what comes of them: NumPy's wraps, and takes part in promotion. Of the Python integer the range is known,
 for it comes of literals. So an operation is right where it gives one type whichever number it is given, or where NumPy's type
-holds all that Python's integers give; any other is refused.
+holds all that Python's integers give; any other is refused. Beside a uint64 an int64 is Python's, of which no sign is known:
+what would be negative of one that is not is refused.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -21,6 +22,7 @@ from qgraph.operations.table import OPERATIONS
 
 _Integer: Any = types.Integer
 _PrimitiveModel: Any = models.PrimitiveModel
+_NATURAL: Interval = (0, types.int64.maxval)
 
 
 class Either(_Integer):
@@ -100,8 +102,12 @@ def one_of(joined: Any, items: tuple[Any, ...]) -> Any:
     kinds = tuple(sorted({kind for item in items for kind in _kinds(item)}, key=str))
     if any(map(_has_64_bits, kinds)):
         # It may be Python's, with which narrow integers have 64 bits, too.
-        truth = types.boolean in kinds
-        kinds, spans = tuple(kind for kind in kinds if truth and not _is_narrow(kind)), []
+        kinds = tuple(kind for kind in kinds if not _is_narrow(kind))
+        if joined == types.uint64:
+            spans += [_NATURAL] * (types.int64 in kinds)
+            kinds = tuple(kind for kind in kinds if kind != types.int64)
+        else:
+            kinds, spans = kinds if types.boolean in kinds else (), []
     if not isinstance(joined, types.Integer) or not kinds or (len(kinds) == 1 and not spans):
         return joined
     return Either(joined, _hull(*spans) if spans else None, kinds)
@@ -133,19 +139,35 @@ def _cases_of(item: Any) -> tuple[Any, ...]:
     return (*item.kinds, *map(types.literal, item.span or ())) if isinstance(item, Either) else (item,)
 
 
-def is_pythons(args: Iterable[Any]) -> bool:
-    """Whether numbers of these types are Python integers, all of them."""
+def are_literals(args: Iterable[Any]) -> bool:
+    """Whether numbers of these types are known Python integers, all of them."""
     return all(isinstance(arg, types.IntegerLiteral) for arg in args)
+
+
+def are_pythons(args: Iterable[Any]) -> bool:
+    """Whether numbers of these types are Python integers, all of them, where none is an int64 of NumPy's."""
+    return all(isinstance(arg, types.IntegerLiteral) or arg == types.int64 for arg in args)
 
 
 def of_pythons(operation: Any, result: Any, args: tuple[Any, ...]) -> Any:
     """The type of what ``operation`` gives: NumPy's ``result``, or Python's integers; None if the one does not hold these."""
-    spans = [span for arg in args if (span := _span(arg)) is not None]
+    long = result == types.uint64
+    spans = [span for arg in args if (span := _NATURAL if long and arg == types.int64 else _span(arg)) is not None]
     find = OPERATIONS.of(operation).interval
-    if find is None or len(spans) < len(args) or not _is_narrow(result):
+    if find is None or len(spans) < len(args) or not (_is_narrow(result) or long):
         return None
     found = find(*spans)
+    if long:
+        # Integers of 64 bits wrap, and a division by zero gives 0.
+        found = _NATURAL if found is None else (found[0], min(found[1], result.maxval))
     return Either(result, found) if found is not None and result.minval <= found[0] and found[1] <= result.maxval else None
+
+
+def keeps(find: Callable[..., Interval | None] | None, result: Any, args: tuple[Any, ...]) -> bool:
+    """Whether ``result`` holds whatever an operation, which gives the intervals that ``find`` does, makes of these types."""
+    spans = [_span(arg) or ((arg.minval, arg.maxval) if _is_narrow(arg) else None) for arg in args]
+    found = find(*spans) if find is not None and None not in spans else None
+    return found is not None and _is_narrow(result) and bool(result.minval <= found[0] and found[1] <= result.maxval)
 
 
 def of_literals(operation: Any, args: tuple[Any, ...]) -> Any:

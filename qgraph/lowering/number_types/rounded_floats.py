@@ -1,11 +1,14 @@
-"""A float that may stand for an integer with more digits: what one path, or one operand of `max`, gives as an integer.
+"""A float that may stand for an integer: what one path, or one operand of `max`, gives as an integer.
 
 CPython keeps the integer. Here both are one float, which is right wherever a float is wanted: stored in an array of floats, or
-combined with one. Where it becomes an integer again digits may be missing, so that is refused.
+combined with one. Where it becomes an integer again digits may be missing, so that is refused. So is what an integer of NumPy's
+with fewer than 64 bits, which wraps around, would make a narrow integer of: `-max(x[i], 0.5)` of a uint8.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -20,12 +23,17 @@ _MANTISSA = {types.float16: 11, types.float32: 24, types.float64: 53}
 
 
 class Rounded(_Float):
-    """The Numba type of such a float; ``base`` is that of any other one with as many bits."""
+    """The Numba type of such a float; ``base`` is that of any other one with as many bits.
 
-    def __init__(self, base: Any) -> None:
-        super(_Float, self).__init__(f"rounded_{base}")
+    ``kinds`` are NumPy's narrow types that it may be of, and it ``loses`` digits of integers with more than it has.
+    """
+
+    def __init__(self, base: Any, loses: bool = True, kinds: tuple[Any, ...] = ()) -> None:
+        super(_Float, self).__init__("_or_".join([f"rounded_{base}" if loses else str(base), *map(str, kinds)]))
         self.base = base
         self.bitwidth = base.bitwidth
+        self.loses = loses
+        self.kinds = kinds
 
     def can_convert_to(self, _context: Any, other: Any) -> Any:
         """Numba's hook: to whatever a float converts to, but integers."""
@@ -38,15 +46,49 @@ class _Model(_PrimitiveModel):
 
 
 default_manager.register(Rounded, _Model)
-_ROUNDED = {kind: Rounded(kind) for kind in (types.float32, types.float64)}
 
 
 def meeting(joined: Any, items: tuple[Any, ...]) -> Any:
-    """``joined``, the type in which numbers meet of which one is taken as it is: rounded, if an integer loses digits in it."""
-    if joined not in _ROUNDED:
+    """``joined``, the type in which numbers meet of which one is taken as it is: rounded, if it may be an integer."""
+    if joined not in (types.float32, types.float64):
         return joined
-    loses = any(isinstance(item, Rounded) or _digits(item) > _MANTISSA[joined] for item in items)
-    return _ROUNDED[joined] if loses else joined
+    loses = any(item.loses if isinstance(item, Rounded) else _digits(item) > _MANTISSA[joined] for item in items)
+    kinds = tuple(sorted({kind for item in items for kind in _narrow_kinds(item)}, key=str))
+    return Rounded(joined, loses, kinds) if loses or kinds else joined
+
+
+def losing(joined: Any, items: Iterable[Any]) -> Any:
+    """``joined``, the type of what an operation makes of numbers: rounded, if it may be an integer that has lost digits."""
+    loses = any(item.loses if isinstance(item, Rounded) else _digits(item) > _MANTISSA.get(joined, 64) for item in items)
+    return Rounded(joined) if loses and joined in (types.float32, types.float64) else joined
+
+
+def cases(args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The operand types of all that may be, where one may be a narrow integer."""
+    if any(isinstance(arg, Rounded) and arg.kinds for arg in args):
+        yield from itertools.product(*((*arg.kinds, arg.base) if isinstance(arg, Rounded) else (arg,) for arg in args))
+
+
+def unfit(item: Any, integer: Any, text: str) -> str | None:
+    """What to say of a number of which ``text`` makes an ``integer``, if it may stand for one with other digits."""
+    if not isinstance(item, Rounded) or not isinstance(integer, types.Integer):
+        return None
+    if item.loses:
+        return refusal(text)
+    narrow = [kind for kind in item.kinds if isinstance(kind, types.Integer)]
+    held = all(integer.minval <= kind.minval and kind.maxval <= integer.maxval for kind in narrow)
+    return None if held else narrow_refusal([item])
+
+
+def _narrow_kinds(item: Any) -> tuple[Any, ...]:
+    if isinstance(item, types.Boolean):
+        return (types.boolean,)
+    found = getattr(item, "kinds", (item,))
+    return tuple(kind for kind in found if isinstance(kind, types.Integer | types.Boolean) and _is_narrow(kind))
+
+
+def _is_narrow(kind: Any) -> bool:
+    return isinstance(kind, types.Boolean) or (not isinstance(kind, types.IntegerLiteral) and kind.bitwidth < 64)
 
 
 def _digits(item: Any) -> int:
@@ -63,3 +105,10 @@ def refusal(text: str) -> str:
         f"{text} a number that is an integer on one path and a float on another, as in max(n, 0.5), and may lose digits: "
         "make integers of both, or floats, by int(...) or float(...)"
     )
+
+
+def narrow_refusal(items: Iterable[Any]) -> str:
+    """What to say where it counts whether it is a narrow integer."""
+    kind = next(item for item in items if isinstance(item, Rounded) and item.kinds).kinds[0]
+    found = f"a number is NumPy's {kind} or a float, as in max(a, 0.5), and the result depends on which"
+    return f"{found}: write float(...) for a float, or numpy.{kind}(...)"

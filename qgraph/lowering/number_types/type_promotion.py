@@ -18,11 +18,11 @@ from numba.core.errors import NumbaError
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from qgraph.compat import numba
-from qgraph.lowering.number_types import ambiguous_integers, vectors
+from qgraph.lowering.number_types import ambiguous_integers, rounded_floats, vectors
 from qgraph.lowering.number_types.ambiguous_integers import Either
 from qgraph.lowering.number_types.compile_errors import of_own_code
 from qgraph.lowering.number_types.number_llvm import Emitter, types
-from qgraph.lowering.number_types.rounded_floats import Rounded, meeting
+from qgraph.lowering.number_types.rounded_floats import Rounded
 from qgraph.operations.table import operation
 from qgraph.records import dataclass
 
@@ -213,7 +213,8 @@ class OperationType(_Callable, _Opaque):
         if meaning is None or kws:
             return None
         try:
-            choice = self._of_rounded(self._of_either(meaning, context, args), args)
+            choice = self._of_either(meaning, context, args)
+            choice = self._of_rounded(choice, args, self._narrow_results(meaning, context, choice, args))
         except NumberError as error:
             raise context.typing_error(str(error)) from error
         if choice is None:
@@ -225,7 +226,7 @@ class OperationType(_Callable, _Opaque):
 
     def _of_either(self, rule: Rule, context: Any, args: tuple[Any, ...]) -> Choice | None:
         """What ``rule`` says, whichever numbers it is that are ``Either``."""
-        if ambiguous_integers.is_pythons(args):
+        if ambiguous_integers.are_literals(args):
             return _folded(rule(context, args), ambiguous_integers.of_literals(self._value, args))
         if not ambiguous_integers.holds(args) or self._operation.takes_ambiguous:
             return rule(context, args)
@@ -240,7 +241,7 @@ class OperationType(_Callable, _Opaque):
         if not differ:
             return choice
         result = ambiguous_integers.of_pythons(self._value, choice.result, args)
-        if result is None or not all(map(ambiguous_integers.is_pythons, differ)):
+        if result is None or not all(map(ambiguous_integers.are_pythons, differ)):
             raise NumberError(ambiguous_integers.refusal(args))
         return replace(choice, result=result)
 
@@ -248,13 +249,33 @@ class OperationType(_Callable, _Opaque):
         """NumPy's functions of Python integers give int64, which is left to those with a rule."""
         if ambiguous_integers.holds(args) and _is_numpys(self._value):
             raise context.typing_error(ambiguous_integers.refusal(args))
+        if any(True for _ in rounded_floats.cases(args)) and _is_numpys(self._value):
+            raise context.typing_error(rounded_floats.narrow_refusal(args))
 
-    def _of_rounded(self, choice: Choice | None, args: tuple[Any, ...]) -> Choice | None:
+    def _of_rounded(self, choice: Choice | None, args: tuple[Any, ...], narrow: tuple[Any, ...]) -> Choice | None:
         """Operations that give integers of integers: what they make of a ``Rounded`` and integers, is one too."""
+        if choice is not None and narrow:
+            return replace(choice, result=rounded_floats.meeting(choice.result, (*args, *narrow)))
         loose = any(isinstance(arg, Rounded) for arg in args)
         if choice is None or choice.emit is None or not loose or not self._operation.integers_of_integers:
             return choice
-        return replace(choice, result=meeting(choice.result, args)) if all(map(_may_be_integer, args)) else choice
+        return replace(choice, result=rounded_floats.losing(choice.result, args)) if all(map(_may_be_integer, args)) else choice
+
+    def _narrow_results(self, rule: Rule, context: Any, choice: Choice | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The narrow types of what is else a float, where a number may be a narrow integer; one that may wrap is refused."""
+        results = []
+        if choice is None or not isinstance(choice.result, types.Float) or self._operation.takes_ambiguous:
+            return ()
+        for case in rounded_floats.cases(args):
+            try:
+                found: Any = getattr(rule(context, case), "result", None)
+            except NumberError as error:
+                raise NumberError(rounded_floats.narrow_refusal(args)) from error
+            if is_integral(found) and found.bitwidth < 64:
+                if not ambiguous_integers.keeps(self._operation.interval, found, case):
+                    raise NumberError(rounded_floats.narrow_refusal(args))
+                results.append(found)
+        return tuple(results)
 
     def _from_numba(self, context: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:
         self._check_either(context, args)

@@ -20,7 +20,7 @@ from qgraph.ir.functions import Function, ParallelFunction
 from qgraph.lowering.number_types.ambiguous_integers import Either, bare, beyond, on_a_path
 from qgraph.lowering.number_types.long_ranges import LongRange, iterator_of, next_of_range
 from qgraph.lowering.number_types.number_llvm import Emitter, half_truth, make_complex, types
-from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, refusal
+from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, unfit
 from qgraph.records import dataclass
 from qgraph.source import copied, nodes_of
 
@@ -162,16 +162,19 @@ class NumberTyping(_Context):
 
     def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
         """Numba's hook: the signature of a store into an array."""
-        if isinstance(value, Rounded) and isinstance(getattr(target, "dtype", None), types.Integer):
-            raise self.typing_error(refusal("an array of integers is given"))
+        refused = unfit(value, getattr(target, "dtype", None), "an array of integers is given")
+        if refused is not None:
+            raise self.typing_error(refused)
         return super().resolve_setitem(target, bare(index), bare(value))
 
     def _of_rounded(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call, of which some are ``Rounded``, as the function takes them."""
         if isinstance(func, DeviceFunction | OperationType) or getattr(func, "keeps_rounded", False):
             return args
-        if isinstance(func, types.NumberClass) and isinstance(func.instance_type, types.Integer):
-            raise self.typing_error(refusal(f"{func.instance_type} is made of"))
+        if isinstance(func, types.NumberClass):
+            refused = unfit(args[0], func.instance_type, f"{func.instance_type} is made of")
+            if refused is not None:
+                raise self.typing_error(refused)
         return tuple(map(plain, args))
 
     def overload(self, function: Any, args: tuple[Any, ...], kws: Mapping[str, Any]) -> Any:

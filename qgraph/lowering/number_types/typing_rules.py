@@ -333,7 +333,7 @@ def to_integer(name: str | None) -> Rule:
     def rule(_typing: NumberTyping, args: Types) -> Choice | None:
         if len(args) != 1:
             return None
-        if isinstance(args[0], Rounded):
+        if isinstance(args[0], Rounded) and args[0].loses:
             raise NumberError(refusal(f"{name or 'int'}() is given"))
         kind = types.float32 if args[0] == types.float16 else plain(args[0])
         if is_integral(kind):

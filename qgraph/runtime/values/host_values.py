@@ -158,7 +158,7 @@ class HostValues:
                 raise ArgumentError(
                     f"`{value.text or value.source}` cannot be computed for these arguments: {failure}",
                     value.span,
-                    hint="the bounds of a range are integers",
+                    hint="bounds of ranges, sizes of arrays and the like are computed of the arguments before anything runs",
                 ) from None
 
 
@@ -178,7 +178,7 @@ def _checked(value: HostValue, result: Any) -> int:
         raise ArgumentError(
             f"`{value.text or value.source}` is {result!r}, which is not an integer",
             value.span,
-            hint="the bounds of a range are integers; write int(...) or // where a float would come out",
+            hint="bounds of ranges, sizes and the like are integers; write int(...) or // where a float would come out",
         ) from None
     if not -_INT64 <= number < _INT64:
         raise ArgumentError(

@@ -172,7 +172,7 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
         (operator.xor, ("int64", "uint64"), "uint64", "uint64"),
         (operator.add, ("uint64", "int8"), "float64", "float64"),
         (operator.mul, ("int32", "uint64"), "float64", "float64"),
-        (max, ("uint64", "int16"), "rounded_float64", "rounded_float64"),
+        (max, ("uint64", "int16"), "rounded_float64_or_int16", "rounded_float64_or_int16"),
         (operator.truediv, ("uint64", "int8"), "float32", "float64"),
         (operator.lt, ("uint64", "int8"), "bool", "bool"),
         (operator.truediv, ("int64", "int64"), "float32", "float64"),
