@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from qgraph.frontend.dependence.view_selection import is_natural, selected, sizes_of
+from qgraph.frontend.dependence.view_selection import is_natural, selected, sizes_of, turned
 from qgraph.frontend.facts.abstract_values import (
     EITHER,
     UNKNOWN,
@@ -371,6 +371,8 @@ class Evaluator:
         base = self.expression(node.value)
         if not views_in([base]):
             return opaque(f"Attribute {node.attr}", [base])
+        if node.attr == "T" and base.items is None:
+            return of_views(map(turned, base.views))
         if node.attr not in _METADATA:
             return vague([base])
         sizes = sizes_of(base)
