@@ -413,13 +413,13 @@ def an_index_array_of_floats():
 
 @bad(SYNTAX)
 def an_index_array_of_an_unknown_type():
-    def kernel(x, k):
+    def kernel(x, k, n):
         s = 0
         for i in range(x.shape[0]):
-            s += k[i]
+            s += n[i]
         return x[k + s]
 
-    return kernel, (floats(), ints())
+    return kernel, (floats(), ints().astype(np.int32), ints())
 
 
 @bad(SYNTAX)
@@ -540,10 +540,10 @@ def new_array_of_a_size_of_the_device():
 @bad(SYNTAX)
 def new_array_of_an_unknown_type():
     def kernel(x):
-        s = 0.0
+        s = 0
         for i in range(x.shape[0]):
             s += x[i]
-        return x * s
+        return x.astype(np.float32) * s
 
     return kernel, (ints(),)
 

@@ -47,8 +47,8 @@ from qgraph.frontend.facts.abstract_values import (
 )
 from qgraph.frontend.facts.loop_facts import Access, Frame, Kind, LoopFacts
 from qgraph.frontend.inference.ranks import is_ellipsis
-from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.trees import parts_of
 from qgraph.polyhedral.questions import Reach, Variable
 from qgraph.polyhedral.symbolic_integers import (
