@@ -64,6 +64,9 @@ class Both(NamedTuple):
 
 
 DICE = qgraph.random.Generator(1)
+WEIGHTS = [0.25, 0.5, 0.25]
+CONSTANTS = {"scale": 2.0}
+MIXED = (1, 0.5)
 
 
 def floats(n: int = 5) -> np.ndarray:
@@ -410,13 +413,13 @@ def an_index_array_of_floats():
 
 @bad(SYNTAX)
 def an_index_array_of_an_unknown_type():
-    def kernel(x, k):
+    def kernel(x, k, n):
         s = 0
         for i in range(x.shape[0]):
-            s += k[i]
+            s += n[i]
         return x[k + s]
 
-    return kernel, (floats(), ints())
+    return kernel, (floats(), ints().astype(np.int32), ints())
 
 
 @bad(SYNTAX)
@@ -537,10 +540,10 @@ def new_array_of_a_size_of_the_device():
 @bad(SYNTAX)
 def new_array_of_an_unknown_type():
     def kernel(x):
-        s = 0.0
+        s = 0
         for i in range(x.shape[0]):
             s += x[i]
-        return x * s
+        return x.astype(np.float32) * s
 
     return kernel, (ints(),)
 
@@ -867,6 +870,57 @@ def syntax_serial_without_a_range():
     def kernel(x):
         for i in qgraph.serial(5):
             x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_serial_over_a_tuple():
+    def kernel(x):
+        for colour in qgraph.serial((0, 1)):
+            for i in range(colour, x.shape[0], 2):
+                x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_for_over_a_tuple():
+    def kernel(x):
+        for weight in WEIGHTS:
+            for i in range(x.shape[0]):
+                x[i] += weight
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_loop_over_a_tuple_with_a_name():
+    def kernel(x):
+        offsets = (0, 1)
+        for i in range(x.shape[0]):
+            for k in offsets:
+                x[i] += k
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_list_in_a_global():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            for k in range(3):
+                x[i] += WEIGHTS[k]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_dict_in_a_global():
+    def kernel(x):
+        scale = CONSTANTS["scale"]
+        for i in range(x.shape[0]):
+            x[i] *= scale
 
     return kernel, (floats(),)
 
@@ -1988,6 +2042,35 @@ def type_a_scalar_indexed():
             x[i] = y[i]
 
     return kernel, (floats(), 3.0)
+
+
+@bad(TYPES)
+def type_a_loop_over_values_of_several_types():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            for w in (1, 0.5):
+                x[i] += w
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_values_of_several_types_enumerated():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            for k, w in enumerate((1.0, 0.5, 2j)):
+                x[i] += k * w.real
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_one_of_values_of_several_types():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = MIXED[i % 2]
+
+    return kernel, (floats(),)
 
 
 @bad(TYPES)
@@ -4050,6 +4133,14 @@ def a_whole_array_in_a_parallel_loop():
 def a_method_of_an_array_as_a_statement():
     def kernel(x):
         x.fill(3)
+
+    return kernel, (floats(),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def an_array_sorted_in_place():
+    def kernel(x):
+        x.sort()
 
     return kernel, (floats(),)
 

@@ -149,17 +149,18 @@ def test_kernel_scalars_in_new_arrays(check: Any) -> None:
     check(with_kernel_scalars, lambda: (numbers(5), 0.5))
 
 
-def of_an_unknown_type(x: Any) -> Any:
-    total = 0.0
+def of_an_unknown_type(x: Any, y: Any) -> Any:
+    total = 0
     for i in range(x.shape[0]):
-        total += x[i]
+        total += y[i]
     return x + total
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_a_kernel_scalar_that_may_change_the_type(dtype: str) -> None:
+    # Where there is nothing to add up, the sum is Python's 0.
     with pytest.raises(qgraph.KernelSyntaxError, match="is not known before the launch"):
-        qgraph.kernel(of_an_unknown_type).plan(np.ones(3, dtype))
+        qgraph.kernel(of_an_unknown_type).plan(np.ones(3, dtype), np.ones(3, np.int64))
 
 
 # --- programs with reductions along axes -------------------------------------------------------------------------------

@@ -493,3 +493,30 @@ def sizes_in_funcs(x, y):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_the_size_of_a_temporary_has_a_name_in_a_func(dtype, check):
     check(sizes_in_funcs, lambda: (np.arange(5).astype(dtype), poisoned(5, dtype=dtype)))
+
+
+@qgraph.func
+def and_one_more(number):
+    other = number
+    other += 1
+    return other, number
+
+
+@qgraph.func
+def halved(x, limit):
+    while limit > 1:
+        limit = limit / 2
+    for i in range(x.shape[0]):
+        limit += x[i]
+    return x * limit
+
+
+def reductions_as_arguments(x, n):
+    a = and_one_more(np.sum(x)), and_one_more(x.mean()), and_one_more(np.argmax(x)), and_one_more(np.any(n > 2))
+    b = and_one_more(np.linalg.norm(x)), and_one_more(np.max(n)), and_one_more(np.sum(x, axis=0)), and_one_more(x @ x)
+    return a, b, halved(x, np.sum(x)), halved(x, np.dot(x, x) + np.max(x))
+
+
+def test_reductions_as_arguments_are_numbers(check):
+    # They were arrays of one element, and other names for them changed with them.
+    check(reductions_as_arguments, lambda: (np.array([0.5, 3.0, 1.5]), np.arange(3)))

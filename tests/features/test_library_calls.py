@@ -394,6 +394,26 @@ def test_several_iterations_a_turn(rig, turns):
         assert str(kernel.explain(*arguments())).count("8 iterations a turn") == 2
 
 
+def two_loops_on_one_line(a, x, y, turns):
+    for _ in qgraph.serial(range(turns)):
+        for i in range(x.shape[0]):
+            x[i] = 2 * x[i] + y[i] % 3
+        y[:] = a @ (x * 2)
+    return y.sum()
+
+
+@pytest.mark.parametrize("turns", [1, 8, 9, 16, 25])
+def test_several_iterations_of_two_loops_on_one_line(rig, turns):
+    """The second copy of the one had the name of the other one, and its code."""
+
+    def arguments():
+        return np.roll(np.eye(5), 1, axis=0), np.arange(5.0), np.zeros(5), turns
+
+    kernel = rig.check(two_loops_on_one_line, arguments)
+    names = [node.task.name for node in kernel.plan(*arguments()).nodes if node.task is not None]
+    assert len(set(names)) == len(names)
+
+
 def one_call_an_iteration(x, rounds, turns):
     t = -5
     for _r in qgraph.serial(range(rounds)):

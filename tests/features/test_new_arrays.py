@@ -369,3 +369,136 @@ def inner_part(x: Any) -> Any:
 @pytest.mark.parametrize("shape", [(3, 1, 3), (1, 3, 3), (3, 3, 1), (1, 1, 1)])
 def test_without_elements_along_some_axis(check: Any, shape: Any) -> None:
     check(inner_part, lambda: (np.zeros(shape),))
+
+
+# --- kernel scalars that several statements assign ---------------------------------------------------------------------
+
+
+@qgraph.func
+def squares(x: Any) -> Any:
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += x[i] * x[i]
+    return s
+
+
+def conjugate_gradients(a: Any, b: Any, x: Any, tolerance: float) -> Any:
+    r = b - a @ x
+    p = r.copy()
+    rs = np.dot(r, r)
+    while rs > tolerance:
+        ap = a @ p
+        alpha = rs / np.dot(p, ap)
+        x += alpha * p
+        r -= alpha * ap
+        after = np.dot(r, r)
+        p = r + (after / rs) * p
+        rs = after
+    return p
+
+
+def by_a_func(r: Any) -> Any:
+    p = r * 1
+    rs = squares(r)
+    while rs > 1e-3:
+        p = r + rs**0.5 * p
+        r *= 0.5
+        rs = squares(r)
+    return p
+
+
+def several_kinds(x: Any, step: float) -> Any:
+    n, m = x.shape
+    scale, other, most = 1.0, 2, 0.0
+    for k in qgraph.serial(range(4)):
+        t = x * scale + other / m
+        scale, other = other, scale
+        for i, j in qgraph.ndrange(n, m):
+            most = max(most, abs(t[i, j]))
+        t = t / most
+        match k:
+            case 0:
+                scale = x[0, 1]
+            case 1:
+                scale = np.max(t) if most > 1 else 0.5
+            case _:
+                step *= min(0.9, scale)
+        x[:] = t + step
+    return x * step, x - most
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernel_scalars_that_several_statements_assign(check: Any, dtype: Any) -> None:
+    a = (np.eye(4) * 4 + np.arange(16).reshape(4, 4) % 3).astype(dtype)
+    check(conjugate_gradients, lambda: (a + a.T, np.arange(1, 5).astype(dtype), np.zeros(4, dtype), 1e-4))
+    check(by_a_func, lambda: (np.arange(1, 5).astype(dtype),))
+    check(several_kinds, lambda: (np.arange(1, 7).reshape(2, 3).astype(dtype), 0.5))
+
+
+def summed_up_integers(x: Any) -> Any:
+    total, number = 0.0, 0
+    for i in range(x.shape[0]):
+        total += x[i]
+    for _ in qgraph.serial(range(2)):
+        number = number + x[1]
+    return x + total, x * number
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32", "int64", "float32"])
+def test_sums_whose_type_makes_no_difference(check: Any, dtype: Any) -> None:
+    check(summed_up_integers, lambda: (np.arange(1, 4).astype(dtype),))
+
+
+def in_another_turn(x: Any, z: Any) -> Any:
+    s = 0.0
+    for _ in qgraph.serial(range(3)):
+        y = x * s
+        x[:] = y + 1
+        t = z * 2
+        s = np.sum(t)
+    return x
+
+
+def unrolled_over_arrays(x: Any, z: Any) -> Any:
+    s = 0.0
+    for _ in qgraph.serial(range(2)):
+        for a in qgraph.static((x, z)):
+            y = x * s
+            x[:] = y + 1
+            t = a * 2
+            s = np.sum(t)
+    return x
+
+
+def of_a_numpy_function(x: Any, z: Any) -> Any:
+    s = 1.0
+    for _ in qgraph.serial(range(2)):
+        y = x * s
+        x[:] = y + 1
+        # A float64 of Python's 2.0.
+        s = np.sqrt(2.0)
+    return x
+
+
+def of_an_argument(x: Any, z: Any, n: Any = np.float64(2)) -> Any:
+    n = 1 if z[0] > 0 else n
+    n += 1
+    return x * n
+
+
+def complex_at_times(x: Any, z: Any) -> Any:
+    s = 1.0
+    for _ in qgraph.serial(range(2)):
+        y = x * s
+        z[0] += y[0]
+        s = s * 1j
+    return x
+
+
+@pytest.mark.parametrize(
+    "function", [in_another_turn, unrolled_over_arrays, of_a_numpy_function, of_an_argument, complex_at_times]
+)
+def test_a_type_that_changes_with_the_number_is_refused(function: Any) -> None:
+    # NumPy's array is of float32 at one time and of another type at another one.
+    with pytest.raises(qgraph.KernelSyntaxError, match="is not known before the launch"):
+        qgraph.kernel(function).plan(np.ones(3, np.float32), np.ones(3))

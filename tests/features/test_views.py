@@ -828,6 +828,61 @@ def test_parts_that_lie_apart_are_no_race(check):
     check(parts_that_lie_apart, lambda: (ramp(12), ramp(3, 4)))
 
 
+@qgraph.func
+def summed_up(x, i):
+    for j in range(1, x.shape[1]):
+        x[i, j] += x[i, j - 1]
+    return x.shape[1]
+
+
+@qgraph.func
+def summed_up_vector(x):
+    s = 0.0
+    for k in range(1, len(x)):
+        x[k] += x[k - 1]
+        s += x[k]
+    return s
+
+
+def transposed_parts(u, v, out):
+    for j in range(u.shape[1]):
+        out[j] = summed_up(u.T, j)
+    for j in range(u.shape[1] - 1):
+        out[j] += summed_up(u[:, ::-1].T[1:], j)
+    for i in range(u.shape[0]):
+        out[i] += summed_up_vector(u.T.T[i]) + summed_up_vector(v.T[:, 1, i])
+    for k in range(v.shape[2]):
+        summed_up(v[1].T, k)
+        put(v.T[k], 0, v[0, 1, k])
+    for j in range(u.shape[1]):
+        for e in u.T[j]:
+            out[j] += e
+
+
+def test_transposed_parts_are_followed_into_funcs(check):
+    # Without an AssumedParallelWarning.
+    kernel = check(transposed_parts, lambda: (ramp(3, 4), ramp(3, 4, 5), ramp(5)))
+    verdicts = [task.verdict.kind for task in kernel.plan(ramp(3, 4), ramp(3, 4, 5), ramp(5)).tasks if task.axes]
+    assert set(verdicts) == {"independent"}
+
+
+@qgraph.func
+def put_at(x, i, j, e):
+    x[i, j] = e
+
+
+def transposed_onto_what_is_read(u):
+    for j in range(u.shape[0] - 1):
+        put_at(u.T, j + 1, 0, u[0, j] + 1)
+
+
+def test_a_transposed_part_that_another_iteration_reads_is_a_race(rig):
+    u = rig.device(ramp(4, 4))
+    with pytest.raises(qgraph.DataRaceError, match="u\\[0, 1\\]"):
+        rig.kernel(transposed_onto_what_is_read)(u)
+    assert (qgraph.to_numpy(u) == ramp(4, 4)).all()
+
+
 def rows_of_a_part(x, k):
     for i in range(k):
         for j in range(min(3, k)):

@@ -76,7 +76,8 @@ def makes_array(scope: Scope, node: ast.AST) -> bool:
         case ast.Call():
             copy = _elements_of(scope, node)
             others = library_call(scope, node) is not None or made_array(scope, node) is not None
-            words = index_word(scope, node) is not None or reduced_along(scope, node) is not None
+            reduced = reduced_along(scope, node)
+            words = index_word(scope, node) is not None or (reduced is not None and reduced.rank > 0)
             return others or copy not in (None, node) or words
     return False
 

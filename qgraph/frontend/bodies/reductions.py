@@ -22,10 +22,10 @@ from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.loop_verdict import NOTHING_WRITTEN, always_apart
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
-from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.program import MAX_PARTIALS, NUMBER, Carried, Effects, Reduction
 from qgraph.ir.slots import WORD, Slot, itemsize

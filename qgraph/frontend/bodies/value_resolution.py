@@ -223,6 +223,7 @@ class ValueResolution(ast.NodeTransformer):
         hint = "use its fields, or pass it to a @qgraph.func"
         if isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple) and text.isidentifier():
             hint += f"; an index is known at compile time, as `k` is in `for k in qgraph.static(range({len(bound.children)}))`"
+            hint += f", and a loop over it is `for v in qgraph.static({text})`"
         raise self._scope.error(f"`{text}` is {words}, and cannot be used as a value here", node, hint)
 
     def _named(self, bound: SlotRef | ScalarRef | HostExpr) -> ast.expr:
@@ -278,6 +279,9 @@ class ValueResolution(ast.NodeTransformer):
             raise self._scope.error(
                 f"the module `{as_written(node)}` cannot be used as a value", node, "call one of its functions"
             )
+        if isinstance(value, list | dict | set | frozenset | bytearray):
+            hint = "make it an array, or, for loops over it, a tuple; qgraph.static(...) takes what it holds while compiling"
+            raise self._scope.error(f"`{as_written(node)}` is a {type(value).__name__}, which kernels do not hold", node, hint)
         if isinstance(value, np.void):
             hint = "pass it to the kernel in an array of one element, or name its fields in the module"
             raise self._scope.error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)

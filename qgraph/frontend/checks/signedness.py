@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelTypeError
-from qgraph.frontend.inference.source_text import user_text
+from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from qgraph.errors import KernelTypeError
-from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.syntax import unsupported_functions
+from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Program, Task

@@ -14,7 +14,7 @@ from itertools import combinations_with_replacement
 from qgraph.frontend.dependence.access_collector import collect
 from qgraph.frontend.dependence.commutativity import combination, commute, order_unseen
 from qgraph.frontend.facts.loop_facts import Access, Accesses, LoopFacts
-from qgraph.frontend.inference.source_text import user_text
+from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.verdicts import Race, Verdict, refusal
 from qgraph.polyhedral.dependence_test import answer_to
 from qgraph.polyhedral.questions import UNDECIDED, Answer, Question, Variable

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from qgraph.frontend.dependence.view_selection import is_natural, selected, sizes_of
+from qgraph.frontend.dependence.view_selection import is_natural, selected, sizes_of, turned
 from qgraph.frontend.facts.abstract_values import (
     EITHER,
     UNKNOWN,
@@ -47,8 +47,8 @@ from qgraph.frontend.facts.abstract_values import (
 )
 from qgraph.frontend.facts.loop_facts import Access, Frame, Kind, LoopFacts
 from qgraph.frontend.inference.ranks import is_ellipsis
-from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.trees import parts_of
 from qgraph.polyhedral.questions import Reach, Variable
 from qgraph.polyhedral.symbolic_integers import (
@@ -371,6 +371,8 @@ class Evaluator:
         base = self.expression(node.value)
         if not views_in([base]):
             return opaque(f"Attribute {node.attr}", [base])
+        if node.attr == "T" and base.items is None:
+            return of_views(map(turned, base.views))
         if node.attr not in _METADATA:
             return vague([base])
         sizes = sizes_of(base)

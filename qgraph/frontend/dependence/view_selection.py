@@ -23,8 +23,9 @@ from qgraph.polyhedral.symbolic_integers import ONE, Poly, Symbol, not_negative,
 def sizes_of(value: Value) -> list[Poly] | None:
     """The shape of ``value``, where that is one view, and known."""
     match [*views_in([value])]:
-        case [View(dims=tuple(dims), vague=False)]:
-            return [dim.count for dim in dims if isinstance(dim, SlicedDimension)]
+        case [View(dims=tuple(dims), vague=False) as view]:
+            kept_ = (dims[at] for at in view.axes)
+            return [dim.count for dim in kept_ if isinstance(dim, SlicedDimension)]
     return None
 
 
@@ -38,7 +39,7 @@ def selected(view: View, indices: Sequence[Subscript] | None, natural: Callable[
     if indices is None:
         return replace(view, vague=True)
     dims = list(view.dims)
-    free = [at for at, dim in enumerate(dims) if isinstance(dim, SlicedDimension)]
+    free = view.axes
     rests = [at for at, index in enumerate(indices) if isinstance(index, EllipsisIndex)]
     if rests:
         more = len(free) - (len(indices) - 1)
@@ -55,7 +56,12 @@ def selected(view: View, indices: Sequence[Subscript] | None, natural: Callable[
             vague_ = vague_ or part is None
         elif isinstance(index, Index):
             dims[at] = _within(dim, index)
-    return View(view.array, tuple(dims), vague=vague_)
+    return replace(view, dims=tuple(dims), vague=vague_)
+
+
+def turned(view: View) -> View:
+    """``view.T``."""
+    return replace(view, turned=not view.turned)
 
 
 def _within(dim: SlicedDimension, index: Index) -> Index:

@@ -76,11 +76,19 @@ class View:
     """All or part of an array. ``dims`` has one entry a dimension of the leaf; the view keeps each ``SlicedDimension``.
 
     ``vague``: some part of that, it is not known which, nor how many dimensions it has. ``dims`` None: anywhere.
+    ``turned``: its own dimensions are those that it keeps from the last to the first, as in ``x.T``.
     """
 
     array: str
     dims: tuple[Dim, ...] | None
     vague: bool = False
+    turned: bool = False
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Which dimensions of the array are its own, in its order."""
+        axes = tuple(at for at, dim in enumerate(self.dims or ()) if isinstance(dim, SlicedDimension))
+        return axes[::-1] if self.turned else axes
 
     @property
     def is_element(self) -> bool:
@@ -234,11 +242,9 @@ def first_unknown(view: View) -> View:
     if view.dims is None or view.vague:
         return view
     dims = list(view.dims)
-    for at, dim in enumerate(dims):
-        if isinstance(dim, SlicedDimension):
-            dims[at] = Index(None)
-            return View(view.array, tuple(dims))
-    return view
+    for at in view.axes[:1]:
+        dims[at] = Index(None)
+    return replace(view, dims=tuple(dims))
 
 
 def is_integral(poly: Poly | None) -> bool:

@@ -152,6 +152,10 @@ def _called(scope: Scope, node: ast.Call, numbers: _Numbers | None) -> Any:
         samples = [_sample(scope, argument, numbers) for argument in node.args]
         if len({type(each) for each in samples}) == 1 and not isinstance(samples[0], np.ndarray):
             return samples[0]
+    if operation(function).reduces in ("dot", "vdot") and [rank(scope, each) for each in node.args] == [1, 1]:
+        found = _sample(scope, node.args[0], numbers) * _sample(scope, node.args[1], numbers)
+        if found.dtype.kind in "fc":
+            return found[0]
     match node:
         case ast.Call(func=ast.Attribute(value=array, attr=attr), args=[]) if attr in OPERATIONS.methods and rank(scope, array):
             return getattr(_sample(scope, array, numbers), attr)()

@@ -69,7 +69,9 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
         if inner is None and len(node.args) == 1 and _goes_over_arrays(scope, node.args[0]):
             return None
         if inner is None:
-            raise scope.error(f"`{as_written(node.func)}` needs one range", node, f"write `{as_written(node.func)}(range(n))`")
+            instead = unrolled(scope, node.args[0]) if len(node.args) == 1 else ""
+            found = f"`{as_written(node.func)}` needs one range"
+            raise scope.error(found, node, instead or f"write `{as_written(node.func)}(range(n))`")
         return LoopCall(inner.call, bound.value, inner.scope)
     return None
 
@@ -81,6 +83,15 @@ def _goes_over_arrays(scope: Scope, node: ast.expr) -> bool:
         # Behind the array it may say where it counts from.
         return all(_goes_over_arrays(scope, each) for each in (node.args if bound.value is zip else node.args[:1]))
     return rank(scope, node) > 0
+
+
+def unrolled(scope: Scope, node: ast.expr) -> str:
+    """What to write instead of a loop over ``node``, a tuple or a list that is known at compile time; "" of anything else."""
+    bound = quietly_static(scope, node)
+    is_tuple = isinstance(bound, StructRef) and issubclass(bound.type.cls, tuple)
+    if is_tuple or isinstance(node, ast.Tuple) or (isinstance(bound, Value) and isinstance(bound.value, tuple | list)):
+        return f"unroll it, which runs its items in order: `qgraph.static({as_written(node)})`"
+    return ""
 
 
 def ranges_of(scope: Scope, call: ast.Call) -> tuple[WrittenAxis, ...]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
-from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType
+from collections.abc import Callable, Iterable, Mapping
+from types import BuiltinFunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from qgraph.captured_state import numba_function
 from qgraph.frontend.inference.array_dtypes import element_type, number_like, of_math
+from qgraph.frontend.inference.assigned_numbers import numbers_assigned
 from qgraph.frontend.names.bindings import Binding, HostExpr, ScalarRef
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -36,9 +38,26 @@ def type_of_new_array(scope: Scope, node: ast.expr) -> np.dtype[np.generic] | No
     known = element_type(scope, node, _known_numbers(unit, seen))
     if known is not None or not seen:
         return known
-    complex_ones = [] if all(isinstance(each, HostExpr) for each in seen) or not _may_be_complex(scope) else [1j]
-    found = {element_type(scope, node, _known_numbers(unit, [], each)) for each in (*_REAL, *complex_ones)}
+    # With what is not known as some number, for all of it to be seen.
+    element_type(scope, node, _known_numbers(unit, seen, 1.0))
+    slots = {each.slot.name: each.slot for each in seen if isinstance(each, ScalarRef)}
+    assigned = {name: _assigned(scope, slot) for name, slot in slots.items()}
+    several = {name: each for name, each in assigned.items() if each is not None}
+    others = [each for each in seen if not isinstance(each, ScalarRef) or each.slot.name not in several]
+    complex_ones = [] if all(isinstance(each, HostExpr) for each in others) or not _may_be_complex(scope) else [1j]
+    found = {
+        element_type(scope, node, _known_numbers(unit, [], each, dict(zip(several, chosen, strict=True))))
+        for chosen in itertools.product(*several.values())
+        for each in ((*_REAL, *complex_ones) if others else (None,))
+    }
     return found.pop() if len(found) == 1 else None
+
+
+def _assigned(scope: Scope, slot: Slot) -> list[Any] | None:
+    """Numbers like all that statements may store in ``slot``; None where these are not known."""
+    assert scope.frame is not None
+    name = scope.frame.name_of(slot)
+    return numbers_assigned(scope, name, _known_numbers(scope.frame.unit, [])) if name else None
 
 
 def note_number(scope: Scope, name: str, slot: Slot, value: ast.expr) -> None:
@@ -54,13 +73,16 @@ def _like(scope: Scope, unit: ProgramBuilder, value: ast.expr) -> Any:
     return number_like(scope, value, _known_numbers(unit, []))
 
 
-def _known_numbers(unit: ProgramBuilder, seen: list[Binding], other: Any = None) -> Callable[[Binding], Any]:
-    """What numbers are like; those that are not known are ``seen``, and like ``other``."""
+def _known_numbers(
+    unit: ProgramBuilder, seen: list[Binding], other: Any = None, chosen: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[Binding], Any]:
+    """What numbers are like, of slots those that are ``chosen``; what is not known is ``seen``, and like ``other``."""
 
     def number(bound: Binding) -> Any:
         found = None
         if isinstance(bound, ScalarRef):
             found = unit.number_types.get(bound.slot.name)
+            found = chosen.get(bound.slot.name) if found is None else found
         elif isinstance(bound, HostExpr):
             found = _of_host(unit, bound.expr)
         else:

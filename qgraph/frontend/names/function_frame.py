@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import name_read, needed_before, preorder
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
+from qgraph.ir.slots import Slot
 from qgraph.ir.trees import stored
 from qgraph.records import dataclass
 from qgraph.source import children_of, nodes_of, standing_for
@@ -72,7 +73,7 @@ class Frame:
         self._names_assigned: set[str] = set()
         self._collect(tree.body, nested=False)
         self._read_elsewhere = _read_outside_their_loops(tree.body)
-        self._body = tree.body
+        self.body = tree.body
         self.returns: Structure | None = None
         # Arrays that change places, made for names of this function.
         self.selections: set[str] = set()
@@ -127,16 +128,16 @@ class Frame:
     def live_after(self, name: str, node: ast.stmt) -> bool:
         """Whether something may read what ``name`` means behind ``node``: in a loop around, that is any line of the loop."""
         start, end = node.lineno, node.end_lineno or node.lineno
-        around = [each for each in self._body if each.lineno < start and end <= (each.end_lineno or 0)]
+        around = [each for each in self.body if each.lineno < start and end <= (each.end_lineno or 0)]
         reads = (child.lineno for child in preorder(around) if name_read(child) == name and isinstance(child, _READ))
         if any(not start <= line <= end for line in reads):
             return True
-        return name in needed_before([each for each in self._body if each.lineno > end], [name])
+        return name in needed_before([each for each in self.body if each.lineno > end], [name])
 
     def needed_after(self, name: str, node: ast.stmt) -> bool:
         """Whether something may read what ``name`` means behind ``node`` before it is assigned anew."""
         start, end = node.lineno, node.end_lineno or node.lineno
-        block: Sequence[ast.stmt] = self._body
+        block: Sequence[ast.stmt] = self.body
         while block:
             behind = [each for each in block if each.lineno > end]
             around = next((each for each in block if each.lineno < start and end <= (each.end_lineno or 0)), None)
@@ -157,6 +158,10 @@ class Frame:
     def result(self, name: str, bound: Binding | None) -> Binding | None:
         """What the result ``name`` is at the function's end: each path has assigned it, so it is a scalar if it is a number."""
         return self.scalar(name) if isinstance(bound, Poisoned) and bound.number else bound
+
+    def name_of(self, slot: Slot) -> str:
+        """The name whose numbers are in ``slot``; "" where it is none of this function."""
+        return next((name for name, ref in self._scalars.items() if ref.slot is slot), "")
 
     def scalar(self, name: str) -> ScalarRef:
         """The kernel scalar ``name``: one slot, whatever the number of assignments."""

@@ -9,8 +9,8 @@ from typing import cast
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.bodies.name_resolution import Body
 from qgraph.frontend.facts.loop_facts import Access
-from qgraph.frontend.inference.source_text import user_text
 from qgraph.frontend.names.program_builder import ProgramBuilder
+from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.functions import Function
 from qgraph.ir.trees import call_of
 from qgraph.operations.combinations import BY_SYMBOL

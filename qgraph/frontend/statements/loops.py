@@ -13,7 +13,7 @@ from qgraph.frontend.bodies.name_resolution import Body, is_do_while
 from qgraph.frontend.desugar.break_continue import LoopBody, lower_loop, unless
 from qgraph.frontend.desugar.element_loops import over_elements
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.iteration_space import LoopCall, loop_call
+from qgraph.frontend.inference.iteration_space import LoopCall, loop_call, unrolled
 from qgraph.frontend.inference.ranks import rank, reduction
 from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
 from qgraph.frontend.names.definite_assignment import names_assigned, names_read, needed_before, read_before
@@ -51,7 +51,8 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
         raise KernelSyntaxError(
             f"a kernel-level loop cannot iterate over `{as_written(node.iter)}`",
             scope.span(node.iter),
-            hint="iterate over range(...), qgraph.ndrange(...) or an array, or over qgraph.serial(...) of these in order",
+            hint=unrolled(scope, node.iter)
+            or "iterate over range(...), qgraph.ndrange(...) or an array, or over qgraph.serial(...) of these in order",
         )
     if bounds_call(region, found):
         node = _with_held_bounds(region, scope, node, found)

@@ -99,6 +99,9 @@ def as_assignment(function: object, call: ast.Call) -> str:
         if function.nout == 1 and len(given) == function.nin + 1:
             operands = ", ".join(as_written(each) for each in given[:-1])
             return f"assign what it gives: {as_written(given[-1])}[...] = {as_written(call.func)}({operands})"
+    match call:
+        case ast.Call(func=ast.Attribute(value=array, attr="sort"), args=[], keywords=[]):
+            return f"assign what it gives: {as_written(array)}[:] = np.sort({as_written(array)})"
     return "write what it does: `x[:] = 3`, for one, or a loop"
 
 

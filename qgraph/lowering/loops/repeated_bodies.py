@@ -22,22 +22,22 @@ _MANY, _FEW = 32, 5
 
 def repeat_bodies(program: Program) -> Program:
     """``program``, each of whose counted loops with recorded nodes alone or beside kernels is two loops."""
-    return replace(program, body=_repeated(program.body))
+    return replace(program, body=_repeated(program.body, {task.name for task in program.tasks()}))
 
 
-def _repeated(statements: Sequence[Statement]) -> tuple[Statement, ...]:
+def _repeated(statements: Sequence[Statement], taken: set[str]) -> tuple[Statement, ...]:
     found: list[Statement] = []
     for statement in statements:
         match statement:
             case Loop():
-                loop = replace(statement, body=_repeated(statement.body))
+                loop = replace(statement, body=_repeated(statement.body, taken))
                 times = _times(loop)
                 if times == _MANY:
-                    turns, loop = in_two(loop, times, _copies(loop, times))
+                    turns, loop = in_two(loop, times, _copies(loop, times, taken))
                     found, times = [*found, turns], _FEW
-                found += in_two(loop, times, _copies(loop, times)) if times else (loop,)
+                found += in_two(loop, times, _copies(loop, times, taken)) if times else (loop,)
             case Branch():
-                found.append(replace(statement, regions=tuple(map(_repeated, statement.regions))))
+                found.append(replace(statement, regions=tuple(_repeated(each, taken) for each in statement.regions)))
             case _:
                 found.append(statement)
     return tuple(found)
@@ -60,8 +60,8 @@ def _times(loop: Loop) -> int:
     return times if times > 1 else 0
 
 
-def _copies(loop: Loop, times: int) -> tuple[Statement, ...]:
-    return tuple(_copy(each, number) for number in range(times) for each in loop.body)
+def _copies(loop: Loop, times: int, taken: set[str]) -> tuple[Statement, ...]:
+    return tuple(_copy(each, number, taken) for number in range(times) for each in loop.body)
 
 
 def in_two(loop: Loop, times: int, body: tuple[Statement, ...]) -> tuple[Loop, Loop]:
@@ -112,9 +112,16 @@ def deciding(task: Task, name: str, first: Statements, test: str) -> Task:
     return replace(task, name=name, body=body)
 
 
-def _copy(statement: Statement, number: int) -> Statement:
-    """The statement in iteration ``number`` of a turn. Copies of a kernel have names: not all get the same epilogues."""
+def _copy(statement: Statement, number: int, taken: set[str]) -> Statement:
+    """The statement in iteration ``number`` of a turn. Copies of a kernel have names: not all get the same epilogues.
+
+    No other task has the name, which is that of its code: two on one line are ``k_L3`` and ``k_L3_1``. It is then ``taken``.
+    """
     if not isinstance(statement, TaskStatement):
         return statement
     task = statement.task
-    return TaskStatement(replace(task, name=f"{task.name}_{number}"))
+    name = f"{task.name}_{number}"
+    while name in taken:
+        name += "_copy"
+    taken.add(name)
+    return TaskStatement(replace(task, name=name))

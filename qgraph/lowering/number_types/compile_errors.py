@@ -31,6 +31,11 @@ _COMPLEX = "a complex number is stored or converted as a number of type "
 _HINT_COMPLEX = "take its real part: z.real, or np.real(z) of a whole array"
 _INDEX = "an index of an element is a "
 _HINT_INDEX = "indices are integers: write int(...), or // where a float would come out"
+_SEVERAL_TYPES = re.compile(r"(?:getiter|enumerate|zip|getitem|reversed)\b.*?(\(| )(?P<type>Tuple\((?P<parts>[^()]*)\))")
+_TUPLE_OF_TYPES = "is taken apart by a variable, or a loop goes over it"
+_HINT_TUPLE_OF_TYPES = (
+    "write numbers of one type, (1.0, 0.5); or unroll the loop: for v in qgraph.static(...), for k in qgraph.static(range(n))"
+)
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
@@ -50,7 +55,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         yield
     except refused as error:
         functions = _functions(function, called)
-        found = _unknown_global(error, functions) or _two_types(error) or sentence(error)
+        found = _unknown_global(error, functions) or _two_types(error) or _of_several_types(sentence(error))
         raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
@@ -90,6 +95,8 @@ def _hint(found: str) -> str:
         return _HINT_COMPLEX
     if found.startswith(_INDEX):
         return _HINT_INDEX
+    if found.endswith(_TUPLE_OF_TYPES):
+        return _HINT_TUPLE_OF_TYPES
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
 
 
@@ -155,6 +162,12 @@ def _two_types(error: BaseException) -> str | None:
         return f"`{match['name']}` is {one} on one path and {other} on another"
     match = messages.TWO_RESULTS.search(text)
     return f"a function returns values of several types: {match['types']}" if match else None
+
+
+def _of_several_types(found: str) -> str:
+    """``found``, or what to say of a tuple whose items have several types, so that it has no one type of item."""
+    match = _SEVERAL_TYPES.search(found)
+    return f"a tuple of values of several types, {match['parts']}, {_TUPLE_OF_TYPES}" if match else found
 
 
 def _name(type_text: str) -> str:
