@@ -153,6 +153,7 @@ class _PtxCompiler:
         compiled: dict[object, TaskCode] = {}
         row = frozenset(self.plan.row)
         for index, name, code, function in _kernels(self.plan, "numba.cuda", self.dtypes, without):
+            assert name not in codes, f"two kernels are called {name}, and one of them would run for both"
             # Loops that say the same of other arrays are one kernel: compiled once, and warm in the instruction cache.
             waits_last = index in row
             twin = compiled.setdefault((_twin(code, function), self.extents.same(code), waits_last), code)
