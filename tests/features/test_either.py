@@ -314,7 +314,7 @@ LONG = [a_negative_choice, below_zero, less_a_scalar_argument, a_loop_variable_i
 @pytest.mark.parametrize("function", LONG)
 def test_a_uint64_or_pythons_that_would_be_negative_is_refused(rig, function):
     with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's uint64 or a Python integer.*write int\(\.\.\.\)"):
-        rig.kernel(function)(*map(rig.device, (np.arange(11, dtype=np.uint64), 3, np.zeros(11))))
+        rig.kernel(function)(rig.device(np.arange(11, dtype=np.uint64)), 3, rig.device(np.zeros(11)))
 
 
 def uint64_or_pythons(x, n, y, z):
