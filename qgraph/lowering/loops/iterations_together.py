@@ -71,15 +71,8 @@ def _may_compute(stage: Stage, statement: ast.stmt) -> bool:
 
 
 def _is_harmless(node: ast.AST, known: set[int]) -> bool:
-    """Whether a node means something whatever its operands are. ``known``: accesses to elements of tiles."""
-    match node:
-        case ast.Subscript():
-            return id(node) in known
-        case ast.BinOp(op=op, right=right) | ast.AugAssign(op=op, value=right):
-            if isinstance(op, ast.Add | ast.Sub | ast.Mult):
-                return True
-            return isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and isinstance(right, ast.Constant) and bool(right.value)
-    return not isinstance(node, ast.Call)
+    """Whether a node does nothing besides, and looks at elements of tiles alone, which are there. ``known``: those."""
+    return id(node) in known if isinstance(node, ast.Subscript) else not isinstance(node, ast.Call)
 
 
 def written_under(statement: ast.stmt, stage: Stage) -> set[str]:
@@ -103,11 +96,6 @@ def guards(stage: Stage) -> dict[str, tuple[int, ...]]:
         }
         found[array] = tuple(writing) if all(writing.values()) else ()
     return found
-
-
-def meets(stage: Stage) -> bool:
-    """Whether an iteration may need what another one stores."""
-    return stage.task.verdict is None or stage.task.verdict.kind != "independent"
 
 
 def guard(number: int) -> str:

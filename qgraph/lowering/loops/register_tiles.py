@@ -28,7 +28,6 @@ from qgraph.lowering.loops.iterations_together import (
     guard,
     guards,
     is_short,
-    meets,
     seen_from,
     subscripts,
 )
@@ -359,7 +358,7 @@ def _refuse_stage(stage: Stage, rows: int) -> None:
         raise NotInRegisters(f"{line} does more than assign to elements")
     if any(access.writes and seen_from((0, 0), access, stage) != (0, 0) for access in stage.accesses):
         raise NotInRegisters(f"{line} writes beside where it writes")
-    if guards(stage) and (meets(stage) or not all(guards(stage).values())):
+    if not all(guards(stage).values()):
         raise NotInRegisters(f"{line} looks at neighbours in an array that it writes")
     # At the rim iterations see wrong elements, and may take no index from them.
     body = stage.task.body

@@ -96,7 +96,19 @@ def safe_only_there(u, v, n):
                 u[i, j] = v[i, j] % 500
 
 
-PROGRAMS = (red_black, of_either_colour, every_third, limited, both_branches, safe_only_there)
+def one_after_the_other(u, v, n):
+    """What one condition stores another one adds to."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            if (i + j) % 3 != 0:
+                v[i, j] = u[i - 1, j] % 500
+            if (i - j) % 4 == 0:
+                v[i, j] += 7
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            u[i, j] = (u[i, j] + v[i, j - 1]) % 1009
+
+
+PROGRAMS = (red_black, of_either_colour, every_third, limited, both_branches, safe_only_there, one_after_the_other)
 
 
 @pytest.mark.parametrize("function", [*PROGRAMS[:2], *thorough(*PROGRAMS[2:])])
