@@ -549,11 +549,11 @@ def new_array_of_an_unknown_type():
 
 
 @bad(SYNTAX)
-def slice_together_with_a_number():
-    def kernel(x, y):
-        x[1:], y[0] = y[1:], 0
+def slices_together_of_a_matrix():
+    def kernel(x, y, u):
+        x[:], y[:] = u
 
-    return kernel, (floats(), floats())
+    return kernel, (floats(), floats(), np.zeros((2, 5)))
 
 
 @bad(SYNTAX)
