@@ -745,10 +745,10 @@ def a_pair_of_arrays():
 
 @bad(SYNTAX)
 def a_ufunc_that_stores():
-    def kernel(x, y):
-        np.multiply(x, 2 * y, out=y)
+    def kernel(x, k):
+        np.multiply(x, 0.5, out=k)
 
-    return kernel, (floats(), floats())
+    return kernel, (floats(), ints())
 
 
 @bad(SYNTAX)
@@ -1993,8 +1993,8 @@ def a_reversed_row_in_a_loop():
 @bad(SYNTAX)
 def a_matrix_and_a_method_of_vectors():
     def kernel(x):
-        y = x.dot(x[0])
-        x[0] = y
+        for i in range(x.shape[0]):
+            x[i, 0] = x.dot(x[i])
 
     return kernel, (np.ones((2, 2)),)
 
@@ -4132,17 +4132,27 @@ def a_whole_array_in_a_parallel_loop():
 @bad(qgraph.KernelSyntaxError)
 def a_method_of_an_array_as_a_statement():
     def kernel(x):
-        x.fill(3)
+        x[x > 0].fill(3)
 
     return kernel, (floats(),)
 
 
 @bad(qgraph.KernelSyntaxError)
-def an_array_sorted_in_place():
+def rows_sorted_in_place():
     def kernel(x):
-        x.sort()
+        for i in range(x.shape[0]):
+            x[i].sort()
 
-    return kernel, (floats(),)
+    return kernel, (np.ones((2, 2)),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def rows_sorted_in_a_loop():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            y[i] = np.sort(x[i])[2]
+
+    return kernel, (np.ones((4, 4)), floats(4))
 
 
 @bad(qgraph.KernelSyntaxError)

@@ -10,6 +10,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
 from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.desugar.index_lists import with_index_arrays
+from qgraph.frontend.desugar.numpy_calls import as_store, with_functions
 from qgraph.frontend.inference.iteration_space import loop_call
 from qgraph.frontend.inference.ranks import (
     as_selection,
@@ -86,7 +87,9 @@ class Region:
 
     def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
         """Handle ``statements`` in order; names that they bind change ``scope``."""
-        for node in (with_index_arrays(scope, statement) for statement in statements):
+        for statement in statements:
+            node = with_functions(scope, with_index_arrays(scope, statement))
+            node = as_store(scope, node) or node
             handler = self._handlers.get(type(node))
             if handler is None:
                 raise KernelSyntaxError(
@@ -168,7 +171,7 @@ def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
         return True
     if reduced_along(scope, node) is not None or nonzero_of(scope, node) is not None or places_of_true(scope, node) is not None:
         return True
-    if library_call(scope, node) is not None:
+    if library_call(scope, node) is not None or as_store(scope, node) is not None:
         return True
     if isinstance(node, ast.Return):
         return node.value is not None and rank(scope, node.value) > 0
