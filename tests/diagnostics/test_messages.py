@@ -2245,6 +2245,29 @@ def type_match_on_a_float_in_a_loop():
 
 
 @bad(SYNTAX)
+def syntax_guard_of_a_text():
+    mode = "fast"
+
+    def kernel(x, n):
+        match mode:
+            case "fast" if n > 2:
+                x[:] = 1
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def syntax_case_with_a_name_after_a_call():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            match int(x[i]):
+                case n if n > 2:
+                    x[i] = n
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def syntax_match_on_an_unknown_text():
     def kernel(x, n):
         match n:
