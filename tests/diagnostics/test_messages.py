@@ -3909,6 +3909,27 @@ def rows_that_overlap():
 
 
 @bad(SYNTAX)
+def a_difference_of_rows():
+    def kernel(x, f):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[0]):
+                d = x[i] - x[j]
+                f[i] += d / (d @ d)
+
+    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)))
+
+
+@bad(SYNTAX)
+def a_sum_of_three_rows():
+    def kernel(x, f, dt):
+        for i in range(x.shape[0]):
+            d = x[i] * dt - f[i]
+            f[i] = d
+
+    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)), 0.5)
+
+
+@bad(SYNTAX)
 def rows_that_change_places():
     def kernel(u, v):
         for i in range(u.shape[0]):
