@@ -500,3 +500,21 @@ def test_statements_that_store_arrays(check, scale):
         return x, a, np.arange(3), np.zeros(5, bool), np.zeros(5, complex)
 
     check(statements_that_store, arguments)
+
+
+def outer_products_of_parts(a, b, x, n):
+    for k in qgraph.serial(range(a.shape[0] - 1)):
+        a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
+    k = 0
+    while k < n[0]:
+        b[k:, k:] = np.outer(b[k:, 1], b[2, k:]) + 1
+        x[:k] += np.outer(x[:k], x[k:])[:, 0]
+        k += 1
+    b[: n[0], : n[1]] *= np.outer(b[0, : n[0]] * 2, b[: n[1], 1])
+
+
+@pytest.mark.parametrize("n", [(3, 2), (0, 4), (1, 1)])
+def test_outer_products_of_parts_of_which_the_device_knows_the_size(check, n):
+    numbers = np.random.default_rng(6).random((2, 5, 5)) + np.eye(5)
+    check(outer_products_of_parts, lambda: (numbers[0].copy(), numbers[1].copy(), np.arange(5.0), np.array(n)))
