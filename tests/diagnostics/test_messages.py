@@ -3930,6 +3930,42 @@ def a_sum_of_three_rows():
 
 
 @bad(SYNTAX)
+def the_best_array_of_a_loop():
+    def kernel(x, y, n):
+        best = x.copy()
+        for k in qgraph.serial(range(n)):
+            if np.sum(y) > np.sum(best):
+                best = y
+            y[:] *= 2
+        x[:] = best
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def the_array_that_a_branch_chose():
+    def kernel(x, y):
+        best = x
+        if y[0] > 0:
+            best = y
+        best[0] = 1
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def the_array_of_either_branch():
+    def kernel(x, y):
+        if y[0] > 0:
+            best = x
+        else:
+            best = y
+        x[0] = best[1]
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
 def rows_that_change_places():
     def kernel(u, v):
         for i in range(u.shape[0]):

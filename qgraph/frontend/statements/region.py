@@ -312,7 +312,7 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = Poisoned(
                 f"{text} does not mean the same on each path that leads here",
                 span,
-                "only numbers can: use it in the branches",
+                _instead_of_several(name, found),
                 number=False,
             )
         else:
@@ -320,6 +320,13 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = Poisoned(
                 f"{text} may be read before it is assigned", span, "assign it on every path that leads here", number
             )
+
+
+def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
+    arrays = all(isinstance(each, ViewRef) or (isinstance(each, LeafRef) and each.is_array) for each in found)
+    if arrays and not name.startswith(ADDED):
+        return f"use it in the branches; or make an array before, {name} = x.copy(), and there copy to it, {name}[:] = y"
+    return "only numbers can: use it in the branches"
 
 
 def header(scope: Scope, node: ast.AST) -> Span:
