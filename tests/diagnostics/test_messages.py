@@ -549,11 +549,11 @@ def new_array_of_an_unknown_type():
 
 
 @bad(SYNTAX)
-def slice_together_with_a_number():
-    def kernel(x, y):
-        x[1:], y[0] = y[1:], 0
+def slices_together_of_a_matrix():
+    def kernel(x, y, u):
+        x[:], y[:] = u
 
-    return kernel, (floats(), floats())
+    return kernel, (floats(), floats(), np.zeros((2, 5)))
 
 
 @bad(SYNTAX)
@@ -745,10 +745,10 @@ def a_pair_of_arrays():
 
 @bad(SYNTAX)
 def a_ufunc_that_stores():
-    def kernel(x, y):
-        np.multiply(x, 2 * y, out=y)
+    def kernel(x, k):
+        np.multiply(x, 0.5, out=k)
 
-    return kernel, (floats(), floats())
+    return kernel, (floats(), ints())
 
 
 @bad(SYNTAX)
@@ -1993,8 +1993,8 @@ def a_reversed_row_in_a_loop():
 @bad(SYNTAX)
 def a_matrix_and_a_method_of_vectors():
     def kernel(x):
-        y = x.dot(x[0])
-        x[0] = y
+        for i in range(x.shape[0]):
+            x[i, 0] = x.dot(x[i])
 
     return kernel, (np.ones((2, 2)),)
 
@@ -2240,6 +2240,29 @@ def type_match_on_a_float_in_a_loop():
             match x[i]:
                 case 1:
                     x[i] = 2.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_guard_of_a_text():
+    mode = "fast"
+
+    def kernel(x, n):
+        match mode:
+            case "fast" if n > 2:
+                x[:] = 1
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def syntax_case_with_a_name_after_a_call():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            match int(x[i]):
+                case n if n > 2:
+                    x[i] = n
 
     return kernel, (floats(),)
 
@@ -3886,6 +3909,63 @@ def rows_that_overlap():
 
 
 @bad(SYNTAX)
+def a_difference_of_rows():
+    def kernel(x, f):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[0]):
+                d = x[i] - x[j]
+                f[i] += d / (d @ d)
+
+    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)))
+
+
+@bad(SYNTAX)
+def a_sum_of_three_rows():
+    def kernel(x, f, dt):
+        for i in range(x.shape[0]):
+            d = x[i] * dt - f[i]
+            f[i] = d
+
+    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)), 0.5)
+
+
+@bad(SYNTAX)
+def the_best_array_of_a_loop():
+    def kernel(x, y, n):
+        best = x.copy()
+        for k in qgraph.serial(range(n)):
+            if np.sum(y) > np.sum(best):
+                best = y
+            y[:] *= 2
+        x[:] = best
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def the_array_that_a_branch_chose():
+    def kernel(x, y):
+        best = x
+        if y[0] > 0:
+            best = y
+        best[0] = 1
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def the_array_of_either_branch():
+    def kernel(x, y):
+        if y[0] > 0:
+            best = x
+        else:
+            best = y
+        x[0] = best[1]
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
 def rows_that_change_places():
     def kernel(u, v):
         for i in range(u.shape[0]):
@@ -4132,17 +4212,27 @@ def a_whole_array_in_a_parallel_loop():
 @bad(qgraph.KernelSyntaxError)
 def a_method_of_an_array_as_a_statement():
     def kernel(x):
-        x.fill(3)
+        x[x > 0].fill(3)
 
     return kernel, (floats(),)
 
 
 @bad(qgraph.KernelSyntaxError)
-def an_array_sorted_in_place():
+def rows_sorted_in_place():
     def kernel(x):
-        x.sort()
+        for i in range(x.shape[0]):
+            x[i].sort()
 
-    return kernel, (floats(),)
+    return kernel, (np.ones((2, 2)),)
+
+
+@bad(qgraph.KernelSyntaxError)
+def rows_sorted_in_a_loop():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            y[i] = np.sort(x[i])[2]
+
+    return kernel, (np.ones((4, 4)), floats(4))
 
 
 @bad(qgraph.KernelSyntaxError)

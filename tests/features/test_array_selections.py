@@ -513,3 +513,28 @@ def length_of_what_is_computed(x, y):
 @pytest.mark.parametrize("size", [0, 3])
 def test_the_length_of_what_a_mask_selects_of_what_is_computed(check, size):
     check(length_of_what_is_computed, lambda: (np.arange(size * size).reshape(size, size) % 5, np.full(2, 77)))
+
+
+def masks_that_repeat_an_axis(a, b, c, n):
+    b[a < c[:, None]] = 1
+    b[c[::-1, None] > a] += a[c[::-1, None] > a]
+    b[(c[:, None] < 0.5) & (a > a[:1])] *= 3
+    for k in qgraph.serial(range(2)):
+        b[: n[k]][a[: n[k]] < c[: n[k], None]] -= k
+    return np.sum(a[a < c[:, None]]), len(a[c[:, None] < a]), np.max(b[a < c[:, None]] * 2)
+
+
+def test_masks_that_repeat_an_axis(check):
+    numbers = np.random.default_rng(7).random((3, 4, 5))
+    check(masks_that_repeat_an_axis, lambda: (numbers[0].copy(), numbers[1].copy(), numbers[2, :, 0].copy(), np.array([2, 4])))
+
+
+def a_mask_of_length_one(b, c):
+    b[c[:, None] < 0.5] = 1
+
+
+def test_a_mask_itself_is_not_repeated(rig):
+    with pytest.raises(IndexError):
+        a_mask_of_length_one(np.ones((4, 5)), np.ones(4))
+    with pytest.raises(qgraph.ArgumentError, match="has length 1 along axis 1, and `b` has length 5"):
+        rig.run(rig.kernel(a_mask_of_length_one), np.ones((4, 5)), np.ones(4))

@@ -446,3 +446,75 @@ def method_without_a_limit(x):
 def test_clip_without_a_limit_is_refused(rig, function):
     with pytest.raises(qgraph.errors.KernelSyntaxError, match=r"clip\(.*\)` has no limit"):
         rig.run(rig.kernel(function), np.arange(3.0))
+
+
+@qgraph.func
+def cleared(x):
+    x.fill(0)
+
+
+def methods(x, a, k):
+    y = x.cumsum() + k.cumprod() + x[1:].cumsum()[0]
+    z = a.dot(x) + x.dot(a.T) + x.argsort()
+    if x.cumsum()[-1] > a.trace():
+        z[0] = x.searchsorted(0.5)
+    while x.cumsum()[-1] < 10:
+        x *= 2
+    for v in a.cumsum(axis=1):
+        k[0] += int(v[-1] > 1)
+    return y, z, x.searchsorted(x), x.reshape(1, 4).squeeze(axis=0) + 1, x.dot(x)
+
+
+def test_methods_are_the_functions_of_their_name(check):
+    numbers = np.random.default_rng(4).random((5, 4))
+    check(methods, lambda: (np.sort(numbers[0]), numbers[1:].copy(), np.array([2, 1, 3, 1])))
+
+
+def statements_that_store(x, a, k, m, z):
+    cleared(x[4:])
+    x[:3].fill(a[0, 0])
+    for t in qgraph.serial(range(2)):
+        np.add(x, t, out=x)
+        np.add(x[:-1], x[1:], x[1:])
+        row = a[t].copy()
+        row.sort()
+        a[t] = row
+    if x[0] > 0:
+        a.T[1:].sort()
+        k.fill(2.7)
+    else:
+        a.fill(1)
+    np.clip(a, 0.2, 0.6, out=a)
+    np.copyto(a[2:], x)
+    np.matmul(a, x, out=x)
+    np.greater(x, 1, out=m)
+    np.multiply(m, x, out=z)
+    a[:, 2:].sort(axis=0)
+
+
+@pytest.mark.parametrize("scale", [1, -1])
+def test_statements_that_store_arrays(check, scale):
+    def arguments():
+        numbers = np.random.default_rng(5)
+        x, a = numbers.random(5) * scale, numbers.random((5, 5))
+        return x, a, np.arange(3), np.zeros(5, bool), np.zeros(5, complex)
+
+    check(statements_that_store, arguments)
+
+
+def outer_products_of_parts(a, b, x, n):
+    for k in qgraph.serial(range(a.shape[0] - 1)):
+        a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
+    k = 0
+    while k < n[0]:
+        b[k:, k:] = np.outer(b[k:, 1], b[2, k:]) + 1
+        x[:k] += np.outer(x[:k], x[k:])[:, 0]
+        k += 1
+    b[: n[0], : n[1]] *= np.outer(b[0, : n[0]] * 2, b[: n[1], 1])
+
+
+@pytest.mark.parametrize("n", [(3, 2), (0, 4), (1, 1)])
+def test_outer_products_of_parts_of_which_the_device_knows_the_size(check, n):
+    numbers = np.random.default_rng(6).random((2, 5, 5)) + np.eye(5)
+    check(outer_products_of_parts, lambda: (numbers[0].copy(), numbers[1].copy(), np.arange(5.0), np.array(n)))

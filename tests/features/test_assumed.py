@@ -208,3 +208,23 @@ def test_an_element_of_a_loop_over_an_array_is_told_by_its_name(backend):
         qgraph.kernel(marks_what_is_read, backend=backend)(np.arange(3))
     assert "`v` is read here" in str(told[0].message)
     assert "position]" not in str(told[0].message)
+
+
+def rows_added_by_label(x, labels, sums):
+    for i in range(x.shape[0]):
+        sums[labels[i]] += x[i]
+
+
+def elements_added_by_label(x, labels, sums):
+    for i in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            sums[labels[i], k] += x[i, k]
+
+
+def test_of_rows_that_are_added_it_says_what_is_atomic(rig):
+    def arguments():
+        return np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 2, 1, 1]), np.zeros((3, 2))
+
+    (warning,) = told(lambda: rig.run(rig.kernel(rows_added_by_label), *arguments()))
+    assert str(warning.message).endswith("`+=` of single elements, in a loop over those of a row, is atomic")
+    assert told(lambda: rig.check(elements_added_by_label, arguments)) == []

@@ -543,7 +543,7 @@ def match_capture(x, n):
     match n:
         case 1:
             x[0] = 1
-        case other:
+        case 2 | 3 as other:
             x[0] = other
 
 
@@ -699,3 +699,64 @@ def loops_in_the_else_of_a_loop_for_one_thread(x, n):
 @pytest.mark.parametrize("n", [0, 3])
 def test_loops_in_the_else_of_a_loop_for_one_thread(check, n):
     check(loops_in_the_else_of_a_loop_for_one_thread, lambda: (np.ones(5), n), noop=n == 0)
+
+
+def guards_in_a_loop(c, x):
+    for i in range(c.shape[0]):
+        match c[i]:
+            case n if n > 30:
+                x[i] = n * 100
+            case 0 | 30 if x[i] > 0.5:
+                x[i] = 2
+            case 30:
+                x[i] = -n
+            case m:
+                x[i] = m * 3 - n
+
+
+@qgraph.func
+def chosen_by_guards(n, x):
+    match n:
+        case 0:
+            return 1.0
+        case k if k > 2:
+            return x[0] * k
+        case _ if x[1] > 0.5:
+            return 5.0
+    return -1.0
+
+
+def guards_at_kernel_level(x, k):
+    s = chosen_by_guards(k, x) + chosen_by_guards(1, x)
+    match k:
+        case n if n > 5:
+            x[:] = 0
+        case n if np.sum(x) > 1:
+            for i in range(x.shape[0]):
+                x[i] = n * i
+            s += n
+        case _:
+            x[:] = 4
+    for t in qgraph.serial(range(5)):
+        match t:
+            case 1 if x[0] > 0.3:
+                x[:] *= 2
+            case m if m % 2 == 0:
+                continue
+            case m:
+                x[0] += m
+                if m > k:
+                    break
+    return s, n
+
+
+def test_guards_of_cases(check):
+    # NumPy's integers of 8 bits wrap around.
+    with np.errstate(over="ignore"):
+        check(guards_in_a_loop, lambda: ((np.arange(8) * 30 - 60).astype(np.int8), np.arange(8) / 8))
+
+
+@pytest.mark.parametrize("k", [0, 2, 7])
+@pytest.mark.parametrize("scale", [0, 1])
+def test_guards_of_cases_at_kernel_level(check, scale, k):
+    check(guards_at_kernel_level, lambda: (np.arange(1.0, 5.0) * scale, k))

@@ -502,3 +502,21 @@ def test_a_type_that_changes_with_the_number_is_refused(function: Any) -> None:
     # NumPy's array is of float32 at one time and of another type at another one.
     with pytest.raises(qgraph.KernelSyntaxError, match="is not known before the launch"):
         qgraph.kernel(function).plan(np.ones(3, np.float32), np.ones(3))
+
+
+def copied_to_an_array_of_its_own(x, y, n):
+    best = x.copy()
+    for k in qgraph.serial(range(n)):
+        if np.sum(y) > np.sum(best):
+            best[:] = y
+        y[:] *= 2 - k
+    chosen = x.copy()
+    if y[0] > 0.5:
+        chosen[:] = y
+    return best, chosen
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_elements_are_copied_where_an_array_is_chosen(check, n):
+    """What messages say to write in the place of `best = y`."""
+    check(copied_to_an_array_of_its_own, lambda: (np.arange(4.0), np.arange(4.0) / 2 + 0.6, n))

@@ -134,7 +134,7 @@ def one_for_both(u, v, n):
 
 
 def test_two_names_of_one_array_are_refused(rig):
-    with pytest.raises(qgraph.KernelSyntaxError, match="not the same arrays in another order"):
+    with pytest.raises(qgraph.KernelSyntaxError, match="after this, `u` is one array or another"):
         rig.kernel(one_for_both)(rig.device(numbers(4)), rig.device(numbers(4)), 2)
 
 

@@ -49,18 +49,61 @@ def test_the_right_side_comes_first(check):
     check(where_they_overlap, lambda: (numbers(6), numbers(4, 4)))
 
 
+@qgraph.func
+def doubled(a):
+    a[:] = a * 2
+    return a[0]
+
+
+@qgraph.func
+def two_arrays(a):
+    return a * 2, a + 1
+
+
+@qgraph.func
+def two_numbers(a):
+    return a[0] * 2, a[1] * 3
+
+
+def several_at_once(u, v, a, n, p):
+    u[:], v[:] = a, v * 2
+    u[1:], u[:-1] = u[:-1], u[1:]
+    u[1:-1], v[1:-1] = u[:-2] + v[2:], v[:-2] * u[1]
+    u[:], v[:] = v, u
+    (u[:2], s), v[:] = (a[1:3] * 2, a[0]), u
+    u[1:], w = u[::-1][1:], u
+    n[0], w[n[0] : 3] = 2, v[n[0]]
+    for t in qgraph.serial(range(3)):
+        u[:], v[t], v[:2] = v - u[::-1], u[t], 3
+        u, v = v, u
+    v[:], u[:] = two_arrays(a)
+    v[:1], v[-1:] = two_numbers(u)
+    u[:], w[:] = a, doubled(a)
+    (x, y), z = p[1], s
+    return x, y, z
+
+
+def test_several_slices_at_once(check):
+    check(several_at_once, lambda: (numbers(6), numbers(6) + 1, numbers(6) + 2, np.array([1, 2]), numbers(3, 2)))
+
+
 def between_arguments(a, b):
     a[1:] = b[:-1]
     b[:] = a * 2
 
 
+def both_at_once(a, b):
+    a[1:], b[:] = b[:-1], a * 2
+
+
 @pytest.mark.parametrize("shift", [0, 1, 3])
-def test_arguments_that_overlap(check, shift):
+@pytest.mark.parametrize("kernel", [between_arguments, both_at_once])
+def test_arguments_that_overlap(check, kernel, shift):
     def arguments():
         memory = numbers(12)
         return memory[:8], memory[shift : shift + 8]
 
-    check(between_arguments, arguments)
+    check(kernel, arguments)
 
 
 def reductions(x, y, u, out):

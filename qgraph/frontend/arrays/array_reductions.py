@@ -10,6 +10,7 @@ import numpy as np
 from qgraph.errors import ArgumentError, KernelTypeError
 from qgraph.frontend.arrays.array_statements import Elements
 from qgraph.frontend.arrays.library_calls import library_number
+from qgraph.frontend.arrays.selections import with_repeated
 from qgraph.frontend.arrays.shape_checks import every
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.axes_reduced import COMPOSED
@@ -86,9 +87,10 @@ def _refuse_complex(scope: Scope, operand: ast.expr, node: ast.expr) -> None:
 def _reduce_masked(region: Region, scope: Scope, node: ast.expr, kind: str, found: Masked) -> ast.expr:
     """The same of what a mask selects: a loop with a condition, which counts them too where that matters."""
     value = operand(scope, [found.value], kind, node)
+    mask = with_repeated(region, scope, found.mask)
     body = Elements(region, scope)
     body.frame_all(value, exact=True)
-    test = body.visit_along(found.mask, range(rank(scope, found.mask)))
+    test = body.visit_along(mask, range(rank(scope, mask)))
     dtype = element_type(scope, value)
     name, count = (f"{ADDED}{word}{len(region.unit.slots)}_{node.lineno}" for word in (kind, "selected"))
     steps: list[ast.stmt] = []

@@ -42,7 +42,7 @@ from qgraph.source import as_written, standing_for
 
 def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``targets = value``."""
-    places = [part for target in node.targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    places = [place for target in node.targets for place in _places(target)]
     if any(is_selection(scope, place) for place in places):
         assign_selections(region, scope, node)
         return
@@ -115,8 +115,13 @@ def _no_target(scope: Scope, target: ast.expr) -> KernelSyntaxError:
     )
 
 
+def _places(target: ast.expr) -> list[ast.expr]:
+    """What a target assigns, one by one."""
+    return [place for each in target.elts for place in _places(each)] if isinstance(target, ast.Tuple) else [target]
+
+
 def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
-    tuples = (target.elts for target in node.targets if isinstance(target, ast.Tuple))
+    tuples = (_places(target) for target in node.targets if isinstance(target, ast.Tuple))
     found = next((part for parts in tuples for part in parts if is_slice(scope, part)), None)
     if found is not None:
         raise scope.error(
@@ -241,22 +246,36 @@ def _to_slices(region: Region, scope: Scope, node: ast.Assign) -> None:
     """``x[:] = value``, also ``x[:] = s = value`` where the value is a number, or what a library's function gives."""
     if assign_sparse_product(region, scope, node) or assign_library_call(region, scope, node):
         return
-    _refuse_slices_in_tuples(scope, node)
     value = evaluated(region, scope, node.value)
-    if len(node.targets) > 1:
-        if rank(scope, value):
-            # A part of an array that one of them changes is seen changed by the next, as in NumPy.
-            held = f".held{node.lineno}_{node.col_offset}"
-            scope.names[held] = bind_value(region, scope, value)
-            value = standing_for(ast.copy_location(load(held), value), value)
-        else:
-            (value,) = held_parts(region, scope, [value])
+    if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+        parts = tuple_parts(scope, value)
+        if parts is not None and len(parts) == len(node.targets[0].elts):
+            pairs = flattened(scope, node.targets[0], parts)
+            for (target, _), part in zip(pairs, _held(region, scope, [part for _, part in pairs]), strict=True):
+                assign(region, scope, ast.copy_location(ast.Assign([target], part), target))
+            return
+    _refuse_slices_in_tuples(scope, node)
+    value = _held(region, scope, [value])[0] if len(node.targets) > 1 else value
     for target in node.targets:
         single = ast.copy_location(ast.Assign([target], value), node)
         if is_slice(scope, target):
             assign_slice(region, scope, single, target, value)
         else:
             assign(region, scope, single)
+
+
+def _held(region: Region, scope: Scope, values: list[ast.expr]) -> list[ast.expr]:
+    """Names for what ``values`` are now. Of a part of an array the next target sees what one has changed, as in NumPy."""
+    numbers = iter(held_parts(region, scope, [value for value in values if not rank(scope, value)]))
+    names: list[ast.expr] = []
+    for k, value in enumerate(values):
+        if not rank(scope, value):
+            names.append(next(numbers))
+            continue
+        name = f".held_array{k}_{value.lineno}_{value.col_offset}"
+        scope.names[name] = bind_value(region, scope, value)
+        names.append(standing_for(ast.copy_location(load(name), value), value))
+    return names
 
 
 def _to_elements(region: Region, scope: Scope, node: ast.Assign) -> None:
@@ -306,6 +325,7 @@ def _unpacked(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) 
 
 def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) -> None:
     parts = _unpacked(region, scope, target, value)
+    parts = parts and _with_rows_apart(region, scope, target, parts)
     pairs = [] if parts is None else flattened(scope, target, parts)
     if pairs:
         target = ast.copy_location(ast.Tuple([element for element, _ in pairs], ast.Store()), target)
@@ -321,6 +341,24 @@ def _unpack(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) ->
         # All values first, under names of their own.
         for element, held in zip(target.elts, held_parts(region, scope, [part for _, part in pairs]), strict=True):
             assign(region, scope, ast.copy_location(ast.Assign([element], held), element))
+
+
+def _with_rows_apart(region: Region, scope: Scope, target: ast.Tuple, parts: list[ast.expr]) -> list[ast.expr]:
+    """``parts``, where a row of an array that is unpacked into names is the tuple of its elements.
+
+    Python reads these when all values are known, and what was assigned before: not where that may change them.
+    """
+    if not all(isinstance(place, ast.Name) for place in _places(target)) or any(
+        has_calls(region, scope, each) for each in parts
+    ):
+        return parts
+    rows = [isinstance(each, ast.Tuple) and rank(scope, part) == 1 for each, part in zip(target.elts, parts, strict=True)]
+    return [
+        ast.copy_location(ast.Tuple(_unpacked(region, scope, each, part) or [part], ast.Load()), part)
+        if is_row and isinstance(each, ast.Tuple)
+        else part
+        for each, part, is_row in zip(target.elts, parts, rows, strict=True)
+    ]
 
 
 def _stores_elements(target: ast.expr) -> bool:

@@ -21,7 +21,7 @@ _ZERO, _NONE = ast.Constant(0), ast.Constant(None)
 
 def _outer(make: Maker, a: ast.expr, b: ast.expr) -> ast.expr:
     for each in (a, b):
-        make.array(each, 1)
+        make.check_rank(each, 1)
     return written("a[:, None] * b[None, :]", a=make.place(a), b=make.place(b))
 
 

@@ -86,10 +86,7 @@ class Maker:
 
     def array(self, node: ast.expr, *ranks: int) -> Source:
         """``node``, an array of one of ``ranks`` dimensions, or of any."""
-        ndim = rank(self.scope, node)
-        if ndim == 0 or (ranks and ndim not in ranks):
-            wanted = f"of {' or '.join(map(str, ranks))} dimensions" if ranks else "here"
-            raise self.refused(f"`{as_written(node)}` has {ndim} dimensions", f"pass an array {wanted}")
+        self.check_rank(node, *ranks)
         view = view_of(self.region, self.scope, self.place(node))
         if any(along.count.host is None for along in view.along):
             raise self.refused(
@@ -98,6 +95,13 @@ class Maker:
             )
         assert isinstance(view.leaf.type, ArrayType)
         return Source(view, self.scope, node, np.dtype(view.leaf.type.dtype))
+
+    def check_rank(self, node: ast.expr, *ranks: int) -> None:
+        """Refuse a number, and an array of other than ``ranks`` dimensions, if they are given."""
+        ndim = rank(self.scope, node)
+        if ndim == 0 or (ranks and ndim not in ranks):
+            wanted = f"of {' or '.join(map(str, ranks))} dimensions" if ranks else "here"
+            raise self.refused(f"`{as_written(node)}` has {ndim} dimensions", f"pass an array {wanted}")
 
     def arrays(self, node: ast.expr) -> list[Source]:
         """The arrays of a tuple or list that is written out."""

@@ -161,9 +161,18 @@ def _with_evaluated_parts(region: Region, scope: Scope, node: ast.Subscript) -> 
     node = copied(node)
     written = (part if isinstance(part, ast.Slice) else index_of(scope, part) for part in parts_of(node))
     parts = [part if isinstance(part, ast.Slice) else evaluated_array(region, scope, part) for part in written]
+    parts = [with_repeated(region, scope, part) for part in parts]
     node.slice = ast.copy_location(ast.Tuple(parts, ast.Load()), node.slice) if len(parts) > 1 else parts[0]
     node.ctx = ast.Load()
     return node
+
+
+def with_repeated(region: Region, scope: Scope, part: ast.expr) -> ast.expr:
+    """A name for a mask in which an axis is repeated, `a < c[:, None]`: it selects by its own shape. Others as they are."""
+    if isinstance(part, ast.Slice) or is_place(scope, part) or not is_mask(scope, part):
+        return part
+    views = (view_of(region, scope, operand) for operand in array_operands(scope, part, {}))
+    return copy_of(region, scope, part) if any(along.count.is_one for view in views for along in view.along) else part
 
 
 class _Selection:

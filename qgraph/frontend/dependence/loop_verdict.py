@@ -254,6 +254,9 @@ def _way_out(facts: LoopFacts) -> str:
                     place, new = user_text(target, facts.paths), user_text(value, facts.paths)
                     function = "min" if isinstance(op, ast.Lt) else "max"
                     return f"{ways}; `{place} = {function}({place}, {new})` is atomic"
+            case ast.Assign(targets=[ast.Subscript() as target], value=ast.BinOp(left=left, op=ast.Add() | ast.Sub())):
+                if ast.unparse(target) == ast.unparse(left):
+                    return f"{ways}; `+=` of single elements, in a loop over those of a row, is atomic"
     return ways
 
 

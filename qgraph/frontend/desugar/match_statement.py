@@ -8,17 +8,42 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Value
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.ir.trees import at_place, load
-from qgraph.source import as_written
+from qgraph.ir.trees import assign, at_place, load
+from qgraph.records import dataclass
+from qgraph.source import as_written, copied, nodes_of
 
 
-def cases_of(scope: Scope, node: ast.Match) -> list[tuple[list[int] | None, list[ast.stmt]]]:
-    """The integers of each case, None for ``case _``, and its statements.
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case of ``values``, None for all; the ``name`` that the subject gets, or "", and what else must be true."""
+
+    values: list[int] | None
+    name: str
+    guard: ast.expr | None
+    body: list[ast.stmt]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the integers alone decide."""
+        return not self.name and self.guard is None
+
+
+def cases_of(scope: Scope, node: ast.Match) -> list[Case]:
+    """The cases of a match on integers.
 
     Raises:
-        KernelSyntaxError: a case that is not an integer, or has a guard.
+        KernelSyntaxError: a case that is no integer, name or ``_``.
     """
-    return [(_values(scope, case), case.body) for case in node.cases]
+    cases = [Case(_values(scope, case), _name(case.pattern), case.guard, case.body) for case in node.cases]
+    guards: list[ast.expr] = []
+    for case, pattern in zip(cases, node.cases, strict=True):
+        # The subject is read again, which must give the same.
+        calls = [] if isinstance(node.subject, ast.Name) else [node.subject, *guards]
+        if case.name and any(isinstance(child, ast.Call) for each in calls for child in nodes_of(each)):
+            found = f"`case {as_written(pattern.pattern)}` names what is matched, `{as_written(node.subject)}`, after a call"
+            raise KernelSyntaxError(found, scope.span(pattern.pattern), hint="name it before: n = ..., then match n")
+        guards += [] if case.guard is None else [case.guard]
+    return cases
 
 
 def chosen_case(scope: Scope, node: ast.Match) -> list[ast.stmt] | None:
@@ -71,8 +96,9 @@ def _constant(scope: Scope, node: ast.expr) -> tuple[object] | None:
 
 def _guarded(scope: Scope, case: ast.match_case) -> KernelSyntaxError:
     assert case.guard is not None
+    found = "a `case` with an `if` that is not known at compile time, as what is matched is"
     hint = "write an `if` inside the case, or if/elif instead of match"
-    return KernelSyntaxError("a `case` with an `if`", scope.span(case.guard), hint=hint)
+    return KernelSyntaxError(found, scope.span(case.guard), hint=hint)
 
 
 def is_one_of(name: str, values: list[int]) -> ast.expr:
@@ -81,20 +107,31 @@ def is_one_of(name: str, values: list[int]) -> ast.expr:
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)
 
 
-def as_if(node: ast.Match, cases: list[tuple[list[int] | None, list[ast.stmt]]], subject: str) -> list[ast.stmt]:
+def as_if(node: ast.Match, cases: list[Case], subject: str) -> list[ast.stmt]:
     """The same as `if` and `elif` over a name that holds the subject."""
     rest: list[ast.stmt] = []
-    for values, block in reversed(cases):
-        rest = block if values is None else [at_place(ast.If(is_one_of(subject, values), block, rest), node)]
+    for case in reversed(cases):
+        tests = [] if case.values is None else [is_one_of(subject, case.values)]
+        tests += [] if case.guard is None else [case.guard]
+        if tests:
+            test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+            rest = [at_place(ast.If(test, case.body, rest), node)]
+        else:
+            rest = case.body
+        if case.name:
+            # Not what holds the subject, which is wider than an integer of NumPy's.
+            rest = [at_place(assign(case.name, copied(node.subject)), node.subject), *rest]
     return rest
 
 
+def _name(pattern: ast.pattern) -> str:
+    return (isinstance(pattern, ast.MatchAs) and pattern.name) or ""
+
+
 def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
-    """The integers that a case stands for; None for ``case _``."""
-    if case.guard is not None:
-        raise _guarded(scope, case)
+    """The integers that a case stands for; None for ``case _`` and ``case n``."""
     pattern = case.pattern
-    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
         return None
     values = []
     for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:

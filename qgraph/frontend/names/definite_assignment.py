@@ -258,9 +258,12 @@ class _Flow:
         complete = False
         for case in node.cases:
             inside = self.pattern(case.pattern, state)
+            of_all = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
+            # A name keeps what is matched where the guard is false, too.
+            state = inside if of_all else state
             if case.guard is not None:
                 inside, _ = self.test(case.guard, inside)
-            elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+            elif of_all:
                 complete = True
             result = _meet(result, self.block(case.body, inside))
         return result if complete else _meet(result, state)

@@ -41,7 +41,9 @@ def arrays_that_move(region: Region, scope: Scope, blocks: Sequence[list[ast.stm
     for name in bound_again:
         if name not in needed:
             scope.names[name] = Poisoned(
-                f"`{name}` is an array that a loop or branch binds again", scope.span(node), "use another name after it"
+                f"`{name}` is an array that a loop or branch binds again",
+                scope.span(node),
+                f"use another name after it; or make an array before, {name} = x.copy(), and there copy to it, {name}[:] = y",
             )
     moving = [name for name in bound_again if name in needed and _is_array(scope, name)]
     places: dict[str, Leaf] = {}
@@ -136,11 +138,15 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
     before = frozenset(places.names[name].name for name in moved)
     after = frozenset(leaf.name for leaf in (sources[name] for name in moved) if leaf is not None)
     if _arranged(region.unit, scope, after, before) != before:
-        raise KernelSyntaxError(
-            f"after this, {' and '.join(f'`{name}`' for name in sorted(moved))} are not the same arrays in another order",
-            scope.span(names_assigned([node])[moved[0]][0]),
-            hint="in a loop or branch arrays may change places, `u, v = v, u`; to copy one, write `u[:] = v` or a loop",
-        )
+        found = f"after this, {' and '.join(f'`{name}`' for name in sorted(moved))} are not the same arrays in another order"
+        hint = "in a loop or branch arrays may change places, `u, v = v, u`; to copy one, write `u[:] = v` or a loop"
+        if len(moved) == 1:
+            found = f"after this, `{moved[0]}` is one array or another"
+            hint = (
+                f"make an array before the loop or branch, {moved[0]} = x.copy(), and copy elements to it, {moved[0]}[:] = y; "
+                "arrays may also change places, `u, v = v, u`"
+            )
+        raise KernelSyntaxError(found, scope.span(names_assigned([node])[moved[0]][0]), hint=hint)
     selections = region.unit.selections
     pairs = [
         (selections[places.names[name].name], selections[leaf.name]) for name in moved if (leaf := sources[name]) is not None

@@ -71,14 +71,14 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
         region.block(scope, taken)
         return
     cases = cases_of(scope, node)
-    if not needs_region(region.unit, scope, [node]):
+    if not all(case.is_plain for case in cases) or not needs_region(region.unit, scope, [node]):
         callee, held = f"{ADDED}match_subject", f"{ADDED}subject{node.lineno}_{node.col_offset}"
         scope.names[callee] = Value(intrinsics.match_subject)
         keep = assign(held, call_of(callee, node.subject), node.subject)
         region.block(scope, [keep, *as_if(node, cases, held)])
         return
-    complete = any(values is None for values, _ in cases)
-    places = arrays_that_move(region, scope, [*(block for _, block in cases), *([] if complete else [[]])], node)
+    complete = any(case.values is None for case in cases)
+    places = arrays_that_move(region, scope, [*(case.body for case in cases), *([] if complete else [[]])], node)
     subject = evaluated(region, scope, node.subject)
     region.flush()
     unit, span = region.unit, header(scope, node)
@@ -88,21 +88,18 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
     matched = body.expression(scope, subject)
     value = ast.copy_location(call_of(word, matched), node.subject)
     number: ast.expr = ast.Constant(len(cases))
-    for position, (values, _) in reversed(list(enumerate(cases))):
+    for position, case in reversed(list(enumerate(cases))):
         chosen = ast.Constant(position)
-        if values is None:
-            number = chosen
-            continue
-        number = ast.IfExp(is_one_of("_subject", values), chosen, number)
+        number = chosen if case.values is None else ast.IfExp(is_one_of("_subject", case.values), chosen, number)
     keep = ast.copy_location(assign("_subject", value), node.subject)
     choose = decide(body, decided, as_written(number))
     deciding = small_task(unit, "decide", span, body, [keep, choose], writes=[decided])
     scopes = [scope.inner({}) for _ in cases]
     regions = []
-    for inner_scope, (_, block) in zip(scopes, cases, strict=True):
+    for inner_scope, case in zip(scopes, cases, strict=True):
         inner = region.inner()
         with unit.where(None):
-            inner.block(inner_scope, block)
+            inner.block(inner_scope, case.body)
             put_back(inner, inner_scope, places, node)
             regions.append(inner.finish())
     region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {as_written(node.subject)}"))

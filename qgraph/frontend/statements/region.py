@@ -10,6 +10,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
 from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.desugar.index_lists import with_index_arrays
+from qgraph.frontend.desugar.numpy_calls import as_store, with_functions
 from qgraph.frontend.inference.iteration_space import loop_call
 from qgraph.frontend.inference.ranks import (
     as_selection,
@@ -86,7 +87,9 @@ class Region:
 
     def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
         """Handle ``statements`` in order; names that they bind change ``scope``."""
-        for node in (with_index_arrays(scope, statement) for statement in statements):
+        for statement in statements:
+            node = with_functions(scope, with_index_arrays(scope, statement))
+            node = as_store(scope, node) or node
             handler = self._handlers.get(type(node))
             if handler is None:
                 raise KernelSyntaxError(
@@ -168,7 +171,7 @@ def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
         return True
     if reduced_along(scope, node) is not None or nonzero_of(scope, node) is not None or places_of_true(scope, node) is not None:
         return True
-    if library_call(scope, node) is not None:
+    if library_call(scope, node) is not None or as_store(scope, node) is not None:
         return True
     if isinstance(node, ast.Return):
         return node.value is not None and rank(scope, node.value) > 0
@@ -309,7 +312,7 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = Poisoned(
                 f"{text} does not mean the same on each path that leads here",
                 span,
-                "only numbers can: use it in the branches",
+                _instead_of_several(name, found),
                 number=False,
             )
         else:
@@ -317,6 +320,13 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             scope.names[name] = Poisoned(
                 f"{text} may be read before it is assigned", span, "assign it on every path that leads here", number
             )
+
+
+def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
+    arrays = all(isinstance(each, ViewRef) or (isinstance(each, LeafRef) and each.is_array) for each in found)
+    if arrays and not name.startswith(ADDED):
+        return f"use it in the branches; or make an array before, {name} = x.copy(), and there copy to it, {name}[:] = y"
+    return "only numbers can: use it in the branches"
 
 
 def header(scope: Scope, node: ast.AST) -> Span:

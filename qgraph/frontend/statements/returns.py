@@ -317,7 +317,8 @@ def _passes(node: ast.stmt) -> bool:
         case ast.If():
             return falls_through(node.body) or falls_through(node.orelse)
         case ast.Match():
-            complete = any(isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None for case in node.cases)
+            of_all = (isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None for case in node.cases)
+            complete = any(every and case.guard is None for every, case in zip(of_all, node.cases, strict=True))
             return not complete or any(falls_through(case.body) for case in node.cases)
         case ast.While(test=ast.Constant(value=value)) if value:
             return _breaks(node.body)

@@ -16,6 +16,9 @@ _CONVERT = "convert in an assignment: t = qgraph.empty_like(x, dtype=...), then 
 _FULL = "name an array that is full of one number: t = qgraph.full(n, 1.0)"
 _COUNT = "t = qgraph.empty(n), then for i in range(n): t[i] = start + i * step"
 _WHOLE = "compute it at kernel level, of whole arrays: t = u @ x; for i in range(n): of one row write np.dot(u[i], x)"
+_ROWS = (
+    "compute it at kernel level, of all rows at once: t = np.{0}(u, axis=1); what iterations make they store in rows, `u[i]`"
+)
 _SCAN = "go through it in order: for i in qgraph.serial(range(1, n)): t[i] = t[i - 1] + x[i]"
 _SORT = "sort before the call and pass the result, or write the sort as loops"
 _UNIQUE = "write `n = qgraph.unique(x, values)`: the different elements are `values[:n]`, in memory that you name"
@@ -49,7 +52,8 @@ _INSTEAD = {
     **dict.fromkeys(("astype", "view", "byteswap"), _CONVERT),
     **dict.fromkeys(("ones", "ones_like", "eye", "identity"), _FULL),
     **dict.fromkeys(("arange", "linspace", "logspace", "geomspace"), _COUNT),
-    **dict.fromkeys(("cumsum", "cumprod", "sort", "argsort", "searchsorted", "inv", "solve", "cholesky"), _WHOLE),
+    **dict.fromkeys(("cumsum", "cumprod", "sort", "argsort"), _ROWS),
+    **dict.fromkeys(("searchsorted", "inv", "solve", "cholesky"), _WHOLE),
     **dict.fromkeys(("nancumsum", "nancumprod"), _SCAN),
     **dict.fromkeys(("partition", "argpartition", "lexsort"), _SORT),
     "unique": _UNIQUE,
@@ -99,9 +103,6 @@ def as_assignment(function: object, call: ast.Call) -> str:
         if function.nout == 1 and len(given) == function.nin + 1:
             operands = ", ".join(as_written(each) for each in given[:-1])
             return f"assign what it gives: {as_written(given[-1])}[...] = {as_written(call.func)}({operands})"
-    match call:
-        case ast.Call(func=ast.Attribute(value=array, attr="sort"), args=[], keywords=[]):
-            return f"assign what it gives: {as_written(array)}[:] = np.sort({as_written(array)})"
     return "write what it does: `x[:] = 3`, for one, or a loop"
 
 
@@ -123,11 +124,10 @@ def instead(node: ast.expr, function: object) -> str:
         return _NAME
     name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
     name = node.attr if isinstance(node, ast.Attribute) else name
-    if function is None and _INSTEAD.get(name) is _WHOLE:
-        return f"write NumPy's function of that name, which is one of whole arrays: np.{name}(x)"
     if function is None and name in _METHODS:
         return f"write NumPy's function of that name, which is one of elements: np.{name}(x)"
-    return _instead(function) or _INSTEAD.get(name, _ELEMENTS)
+    found = _instead(function) or _INSTEAD.get(name, _ELEMENTS)
+    return found.format(name) if found is _ROWS else found
 
 
 def _is_numpy(function: object) -> bool:

@@ -1,0 +1,106 @@
+"""Methods and statements of NumPy's in words of kernels: `np.cumsum(x)` for `x.cumsum()`, `y[...] = v` for `y.fill(v)`."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from qgraph.frontend.inference.indexing import word
+from qgraph.frontend.inference.new_array_dtype import type_of_new_array
+from qgraph.frontend.inference.ranks import as_selection, is_component, known, known_object, rank
+from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.syntax.parse import SourceFunction
+from qgraph.ir.trees import at_place
+from qgraph.source import copied, nodes_of, standing_for
+
+# Methods whose function is known, by the same arguments.
+_METHODS = {name: getattr(np, name) for name in ("cumsum", "cumprod", "argsort", "searchsorted", "squeeze", "trace", "dot")}
+
+
+def with_functions(scope: Scope, node: ast.stmt) -> ast.stmt:
+    """A statement at kernel level with functions in place of such methods; not those in its own statements."""
+    if scope.asked(_has_methods, scope.source) and any(map(_is_method, nodes_of(node))):
+        node = copied(node)
+        _Functions(scope).generic_visit(node)
+    return node
+
+
+def _has_methods(source: SourceFunction) -> bool:
+    return any(map(_is_method, nodes_of(source.tree)))
+
+
+def _is_method(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
+
+
+class _Functions(ast.NodeTransformer):
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """A part of the statement; what is a statement itself comes later."""
+        found: ast.AST = node if isinstance(node, (ast.stmt, ast.match_case)) else super().visit(node)
+        return found
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """A method of an array, as its function."""
+        self.generic_visit(node)
+        if not _is_method(node):
+            return node
+        assert isinstance(node.func, ast.Attribute)
+        array, name = node.func.value, node.func.attr
+        ranks = [rank(self._scope, each) for each in (array, *node.args)]
+        # Products of two vectors are reductions, of which there is the method, too.
+        is_number = name == "dot" and ranks in ([1, 1], [1], [ranks[0], 0])
+        if not ranks[0] or is_number or known(self._scope, node.func) is not None:
+            return node
+        call = word(self._scope, _METHODS[name], array, *node.args)
+        assert isinstance(call, ast.Call)
+        call.keywords = node.keywords
+        return standing_for(at_place(call, node), node)
+
+
+def as_store(scope: Scope, node: ast.AST) -> ast.Assign | None:
+    """`y[...] = np.add(x, 1)` for `np.add(x, 1, out=y)`, `x[...] = v` for `x.fill(v)`; None for other statements."""
+    if not isinstance(node, ast.Expr) or not isinstance(call := node.value, ast.Call):
+        return None
+    found = _stored(scope, call)
+    if found is None:
+        return None
+    place, value = found
+    parts = [*nodes_of(place)]
+    # A selection is a new array, which nobody sees changed.
+    if any(isinstance(part, ast.Call) or as_selection(scope, part) or is_component(scope, part) for part in parts):
+        return None
+    target = standing_for(ast.Subscript(copied(place), ast.Constant(...), ast.Store()), place)
+    return at_place(ast.Assign([target], value), node) if rank(scope, place) else None
+
+
+def _stored(scope: Scope, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
+    """The array that a call changes, and what it stores there."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=array, attr="fill"), args=[value], keywords=[]):
+            return (array, value) if known(scope, call.func) is None and not rank(scope, value) else None
+        case ast.Call(func=ast.Attribute(value=array, attr="sort"), args=[]) if known(scope, call.func) is None:
+            made = word(scope, np.sort, array)
+            assert isinstance(made, ast.Call)
+            made.keywords = call.keywords
+            return array, standing_for(at_place(made, call), call)
+        case ast.Call(args=[array, value], keywords=[]) if known_object(scope, call.func) is np.copyto:
+            return (array, value) if _fits(scope, value, array) else None
+    function, given = known_object(scope, call.func), [*call.args]
+    if isinstance(function, np.ufunc) and function.nout == 1 and len(given) == function.nin + 1 and not call.keywords:
+        array = given.pop()
+    elif (isinstance(function, np.ufunc) or function is np.clip) and [each.arg for each in call.keywords] == ["out"]:
+        array = call.keywords[0].value
+    else:
+        return None
+    made = standing_for(ast.copy_location(ast.Call(call.func, given, []), call), call)
+    return (array, made) if _fits(scope, made, array) else None
+
+
+def _fits(scope: Scope, value: ast.expr, array: ast.expr) -> bool:
+    """Whether NumPy stores ``value``, an array, in ``array`` without being told that it may be another kind of number."""
+    types = [type_of_new_array(scope, each) if rank(scope, each) else None for each in (value, array)]
+    return types[0] is not None and types[1] is not None and np.can_cast(types[0], types[1], "same_kind")
