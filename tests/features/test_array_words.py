@@ -518,3 +518,25 @@ def outer_products_of_parts(a, b, x, n):
 def test_outer_products_of_parts_of_which_the_device_knows_the_size(check, n):
     numbers = np.random.default_rng(6).random((2, 5, 5)) + np.eye(5)
     check(outer_products_of_parts, lambda: (numbers[0].copy(), numbers[1].copy(), np.arange(5.0), np.array(n)))
+
+
+def floats_in_place(x: Any, y: Any) -> None:
+    x[0] = 7
+    x -= np.roll(y, 1)
+
+
+def floats_of_two_in_place(x: Any, y: Any) -> None:
+    x[0] = 7
+    x[1:] += np.concatenate((y[:2], y[3:]))
+
+
+@pytest.mark.parametrize("function", [floats_in_place, floats_of_two_in_place])
+def test_integers_take_no_floats_in_place_of_arrays_that_are_made_first(rig: Any, function: Any) -> None:
+    x, y, kernel = np.arange(4, dtype=np.int16), np.arange(4) * 1.5, rig.kernel(function)
+    with pytest.raises(TypeError, match="Cannot cast"):
+        kernel.reference(x.copy(), y)
+    with pytest.raises(qgraph.KernelTypeError, match=r"` computes float64, and `x.*` is of type int16"):
+        kernel(x, y)
+    assert x.tolist() == [0, 1, 2, 3]
+    rig.check(function, lambda: (np.arange(4.0), np.arange(4) * 1.5))
+    rig.check(function, lambda: (np.arange(4, dtype=np.float32), np.arange(4)))

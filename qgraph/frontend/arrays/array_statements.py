@@ -68,6 +68,8 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
         check_in_place(scope, node, place, value)
     value = evaluated_array(region, scope, value)
     if isinstance(node, ast.AugAssign):
+        # Again, since of arrays that had to be made first the types are known now.
+        check_in_place(scope, node, place, value)
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     if isinstance(value, ast.Tuple):
         raise scope.error(
