@@ -6,6 +6,7 @@ import ast
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Value
+from qgraph.frontend.names.definite_assignment import matches_all
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.ir.trees import assign, at_place, load
@@ -131,7 +132,7 @@ def _name(pattern: ast.pattern) -> str:
 def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
     """The integers that a case stands for; None for ``case _`` and ``case n``."""
     pattern = case.pattern
-    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
+    if matches_all(pattern):
         return None
     values = []
     for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:

@@ -172,6 +172,11 @@ def _meet(left: State, right: State) -> State:
     return left if right is None else left & right
 
 
+def matches_all(pattern: ast.pattern) -> bool:
+    """Whether a pattern is ``_`` or a name."""
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+
+
 class _Flow:
     """Forward data-flow analysis over statements: the set of names that are definitely assigned."""
 
@@ -258,7 +263,7 @@ class _Flow:
         complete = False
         for case in node.cases:
             inside = self.pattern(case.pattern, state)
-            of_all = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
+            of_all = matches_all(case.pattern)
             # A name keeps what is matched where the guard is false, too.
             state = inside if of_all else state
             if case.guard is not None:

@@ -13,6 +13,7 @@ from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
+from qgraph.frontend.names.definite_assignment import matches_all
 from qgraph.frontend.names.foreign_calls import fields_of, given_fields
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -317,8 +318,7 @@ def _passes(node: ast.stmt) -> bool:
         case ast.If():
             return falls_through(node.body) or falls_through(node.orelse)
         case ast.Match():
-            of_all = (isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None for case in node.cases)
-            complete = any(every and case.guard is None for every, case in zip(of_all, node.cases, strict=True))
+            complete = any(matches_all(case.pattern) and case.guard is None for case in node.cases)
             return not complete or any(falls_through(case.body) for case in node.cases)
         case ast.While(test=ast.Constant(value=value)) if value:
             return _breaks(node.body)

@@ -53,23 +53,16 @@ _RAISED = (ZeroDivisionError, OverflowError, ValueError)
 def without_domain(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of math that is inf or nan where Python's raises."""
     instead = _INSTEAD.get(function.__name__)
-    return function if instead is None else functools.partial(_computed, function, instead)
+    return function if instead is None else functools.partial(_computed, float, function, instead)
 
 
-def _computed(function: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:
+def _computed(kind: type, function: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:
+    """What ``function`` gives, or where it raises ``instead`` of operands of that ``kind``."""
     try:
         return function(*operands)
     except _RAISED:
         with np.errstate(all="ignore"):
-            return float(instead(*map(float, operands)))
-
-
-def _computed_of_complex(function: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:
-    try:
-        return function(*operands)
-    except _RAISED:
-        with np.errstate(all="ignore"):
-            return complex(instead(*map(complex, operands)))
+            return kind(instead(*map(kind, operands)))
 
 
 def _whole(function: Callable[..., Any], *operands: Any) -> Any:
@@ -228,7 +221,7 @@ def simulated_function(value: Any) -> Any:
     if is_one_of(value, _TO_INTEGERS):
         return functools.partial(_whole, value)
     if _is_of(cmath, value) and hasattr(np, value.__name__):
-        return functools.partial(_computed_of_complex, value, getattr(np, value.__name__))
+        return functools.partial(_computed, complex, value, getattr(np, value.__name__))
     return without_domain(value) if _is_of(math, value) else value
 
 

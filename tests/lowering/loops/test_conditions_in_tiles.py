@@ -108,6 +108,14 @@ def one_after_the_other(u, v, n):
             u[i, j] = (u[i, j] + v[i, j - 1]) % 1009
 
 
+def alone(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            if (i + j) % 3 != 0:
+                v[i, j] = u[i - 1, j] + u[i, j + 1]
+        u, v = v, u
+
+
 PROGRAMS = (red_black, of_either_colour, every_third, limited, both_branches, safe_only_there, one_after_the_other)
 
 
@@ -169,6 +177,16 @@ def beside_it(u, v, n):
 def test_what_is_not_in_registers():
     plan = str(qgraph.kernel(fuse=True)(beside_it).plan(*[np.zeros((9, 9), np.int64) for _ in range(2)], 100))
     assert re.search("not in registers: line [0-9]+ looks at neighbours in an array that it writes", plan), plan
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(("function", "least"), [(one_after_the_other, 16 << 20), (red_black, 16 << 20), (alone, 8 << 20)])
+def test_from_which_size_tiles_pay(monkeypatch, function, least):
+    """From twice the bytes where threads at edges do one iteration after another."""
+    monkeypatch.undo()
+    plan = qgraph.kernel(fuse=True)(function).plan(*[np.zeros((9, 9), np.int64) for _ in range(2)], 100)
+    (large,) = (value.source for value in plan.program.host_values if value.text == "large arrays")
+    assert f">= {least} and" in large
 
 
 def left_early(u, v, n):
