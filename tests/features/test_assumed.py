@@ -205,7 +205,7 @@ def marks_what_is_read(k):
 
 def test_an_element_of_a_loop_over_an_array_is_told_by_its_name(backend):
     with pytest.warns(qgraph.AssumedParallelWarning) as told:
-        qgraph.kernel(marks_what_is_read, backend=backend)(np.arange(3))
+        qgraph.kernel(marks_what_is_read, backend=backend)(qgraph.asarray(np.arange(3), backend=backend))
     assert "`v` is read here" in str(told[0].message)
     assert "position]" not in str(told[0].message)
 
