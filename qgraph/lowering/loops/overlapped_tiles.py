@@ -50,7 +50,8 @@ from qgraph.lowering.loops.converging_tiles import (
 )
 from qgraph.lowering.loops.going_beyond import may_go_beyond
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
-from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
+from qgraph.lowering.loops.stencils import LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
+from qgraph.lowering.loops.streamed_tiles import StreamCode
 from qgraph.lowering.loops.tile_codegen import Attempt, TileCode, reduction_code
 
 # Elements of a tile along each axis, the last one along memory, and of its halo on each side. Measured on a Zen 3 with 1 MiB of
@@ -76,6 +77,12 @@ BLOCK_HELD = 400
 BLOCK_HELD_ALONE = 256
 BLOCK_TILE_ALONE = (128, 128)
 BLOCK_LARGE = 1 << 25
+# Arrays with three axes on CUDA: a tile has so many planes, and of each a block takes as many rows and columns as its warps
+# have, of which a thread has these rows and columns. A thread keeps so many bytes at most.
+STREAM_HALO = 4
+STREAM_PLANES = 64
+STREAM_SHAPES = ((16, 2, 2), (16, 2, 1), (32, 1, 1))
+STREAM_HELD = 400
 
 
 def tile_loops(program: Program, shared: int | None = None) -> Program:
@@ -129,23 +136,25 @@ class _Tiler:
         if loop.enter is None:
             raise NotTiled("how many iterations it has is not known when it begins")
         stencils = stencils_of(loop, self._program, self._arrays)
-        sweeps, period = self._sweeps(stencils), stencils.period
+        if self._shared is None and len(stencils.axes) > 2:
+            raise NotTiled("arrays have three axes, which tiles in the cache of a CPU were measured to be slower for")
+        period = stencils.period
         least, count = 2 * period if self._shared is not None else max(2 * period, FEW), loop.counter.count
         if count is not None and count <= least:
             raise NotTiled(f"it has {count} iterations, and it takes more for two passes to pay")
         large, others = self._others(loop, stencils)
-        code = self._code(stencils, sweeps, others, left_of(loop.counter))
+        code = self._code(stencils, self._sweeps(stencils), others, left_of(loop.counter))
         axes = self._axes(loop, stencils, code.tile)
         codes = {"": code, "_back": replace(code, back=True)}
         passes = (self._pass(loop, each, axes, large, loop.counter.left, name) for name, each in codes.items())
-        label = f"{loop.label}, up to {2 * sweeps} iterations in two passes over memory"
-        tiled = replace(loop, label=label, body=tuple(map(TaskStatement, passes)), times=2 * sweeps)
+        label = f"{loop.label}, up to {2 * code.sweeps} iterations in two passes over memory"
+        tiled = replace(loop, label=label, body=tuple(map(TaskStatement, passes)), times=2 * code.sweeps)
         return in_turns(loop, tiled, code.turn, least, large)
 
     def _sweeps(self, stencils: Stencils) -> int:
         """The most of a pass."""
         most, period = max(1, *stencils.reach), stencils.period
-        widest = HALO if self._shared is None else BLOCK_HALO
+        widest = HALO if self._shared is None else BLOCK_HALO if len(stencils.axes) == 2 else STREAM_HALO
         sweeps = widest // most // period * period
         if not sweeps:
             turns = "" if period == 1 else f" in each of {period} iterations"
@@ -201,7 +210,7 @@ class _Tiler:
         """A new array for what the tiles find in each sweep of a block; ``shape`` are host values."""
         dtype = reduction_code(task, self._program).dtype
         name = f"_found{len(self._program.temporaries) + len(self.temporaries)}"
-        leaf = Leaf(name, f"results of line {task.span.line}", ArrayType(dtype, AXES, "C"))
+        leaf = Leaf(name, f"results of line {task.span.line}", ArrayType(dtype, 2, "C"))
         self.temporaries.append(Temporary(leaf, shape, loop.span))
         return leaf.name
 
@@ -217,7 +226,9 @@ class _Tiler:
         """What writes a pass, forth; on the CPU it is an ``on_cpu``."""
         given = (self._program, self._arrays, stencils, sweeps, others, left)
         if self._shared is None:
-            return on_cpu(*given, TILE, (HALO,) * AXES, attempt=attempt)
+            return on_cpu(*given, TILE, (HALO,) * len(TILE), attempt=attempt)
+        if len(stencils.axes) > 2:
+            return self._streamed(stencils, sweeps, given)
         halo = stencils.halo(sweeps)
         for extents in (BLOCK_TILE_ALONE, *BLOCK_TILES):
             tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
@@ -227,6 +238,20 @@ class _Tiler:
             if min(tile) > 0 and code.used <= self._shared:
                 return code
         raise NotTiled(f"tiles of its {len(stencils.leaves)} arrays do not fit into shared memory")
+
+    def _streamed(self, stencils: Stencils, sweeps: int, given: tuple[Any, ...]) -> StreamCode:
+        """A pass over planes, with as many sweeps as fit."""
+        for fewer in range(sweeps, 0, -stencils.period):
+            halo = stencils.halo(fewer)
+            for warps, rows, columns in STREAM_SHAPES:
+                extents = warps * rows, BLOCK_LANES * columns
+                tile = STREAM_PLANES, *(extent - 2 * beyond for extent, beyond in zip(extents, halo[1:], strict=True))
+                code = StreamCode(*given, tile, halo, rows=rows, columns=columns, lanes=BLOCK_LANES)
+                code = replace(code, sweeps=fewer)
+                code.refuse()
+                if min(tile) > 0 and code.held <= STREAM_HELD and self._shared is not None and code.used <= self._shared:
+                    return code
+        raise NotTiled(f"planes of its {len(stencils.leaves)} arrays do not fit into registers and shared memory")
 
     def _host(self, source: str, loop: Loop, text: str) -> str:
         name = f"_tiles{len(self.host_values)}"
@@ -242,7 +267,7 @@ class _Tiler:
 
     def _others(self, loop: Loop, stencils: Stencils, reducing: Iterable[int] = ()) -> tuple[str, dict[str, str]]:
         """The host value that says whether a launch runs in tiles, and the arrays of the kernel's own, by key."""
-        shapes = {key: [self._extent(leaves[0], axis) for axis in range(AXES)] for key, leaves in stencils.leaves.items()}
+        shapes = {key: [self._extent(leaves[0], axis) for axis in stencils.axes] for key, leaves in stencils.leaves.items()}
         types = {key: self._arrays[leaves[0]] for key, leaves in stencils.leaves.items()}
         size = " + ".join(f"{np.dtype(types[key].dtype).itemsize} * {' * '.join(shapes[key])}" for key in shapes)
         least = ", ".join(extent for shape in shapes.values() for extent in shape)
@@ -279,7 +304,7 @@ class _Tiler:
     def _all_owned(self, stencils: Stencils, stages: Sequence[Stage]) -> Iterator[str]:
         """Conditions under which each iteration of some loops is for an element of some array, and so for one of a tile."""
         sources = {each.name: f"({each.source})" for each in self._program.host_values}
-        for axis in range(AXES):
+        for axis in stencils.axes:
             extents = ", ".join(self._extent(leaves[0], axis) for leaves in stencils.leaves.values())
             for stage in stages:
                 number = stage.places[axis].axis
@@ -294,6 +319,11 @@ class _Tiler:
             extents = [self._extent(leaves[0], axis) for leaves in stencils.leaves.values()]
             count = self._host(f"-(-max({', '.join(extents)}, 0) // {tile})", loop, "tiles")
             axes.append(Axis(f"_tile{axis}", parsed("0"), parsed("1"), load(count), on_device=False, span=loop.span))
+        if len(axes) > 2:
+            # A launch has two.
+            sources = {each.name: f"({each.source})" for each in self.host_values}
+            count = self._host(" * ".join(sources[ast.unparse(axis.count)] for axis in axes[:2]), loop, "tiles")
+            axes[:2] = [replace(axes[0], variable="_tile01", count=load(count))]
         return tuple(axes)
 
     def _pass(self, loop: Loop, code: TileCode, axes: tuple[Axis, ...], large: str, asked: Slot, name: str) -> Task:
@@ -318,6 +348,6 @@ class _Tiler:
             verdict=Verdict("independent", "each tile stores what it owns"),
             scalars=code.scalars,
             selections=code.stencils.selections,
-            block=BlockShape(code.threads, code.shared, large) if isinstance(code, BlockCode) else None,
+            block=BlockShape(code.threads, code.shared, large) if isinstance(code, BlockCode | StreamCode) else None,
             note=code.note,
         )

@@ -22,7 +22,7 @@ from qgraph.lowering.codegen.cooperative_rows import stored_in
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, has_loops, make_function, operations
-from qgraph.lowering.loops.stencils import AXES, Access, Stage, Stencils
+from qgraph.lowering.loops.stencils import Access, Stage, Stencils
 from qgraph.lowering.loops.tile_codegen import (
     InTile,
     TileCode,
@@ -65,7 +65,7 @@ class RegisterTile:
     @property
     def _numbers(self) -> tuple[int, ...]:
         """The loops in which a tile far from edges has a part."""
-        return tuple(number for number, stage in enumerate(self._stencils.stages) if _everywhere(stage))
+        return tuple(number for number, stage in enumerate(self._stencils.stages) if is_everywhere(stage))
 
     @property
     def _stages(self) -> tuple[Stage, ...]:
@@ -162,7 +162,7 @@ class RegisterTile:
             for step in self._stencils.steps:
                 if not isinstance(step, Stage):
                     stands = step.after(stands)
-                elif _everywhere(step):
+                elif is_everywhere(step):
                     found.append((step, stands))
             yield found
 
@@ -202,14 +202,14 @@ class RegisterTile:
             body += generated(*stores)
         arrays = [each for key in keys_of(stage) for each in (_mine(key), in_tile(key))]
         body += generated(f"return {local}") if local else []
-        arguments = ["_at", "_row", "_column", *origins(), *arrays, *self.code.passed(stage)]
+        arguments = ["_at", "_row", "_column", *origins(stage), *arrays, *self.code.passed(stage)]
         names = {**({} if reduction is None else reduction.own_names), **stage.task.names, **BUILTINS}
         return make_function(f"{stage.task.name}_cells", arguments, body, names, stage.task.span)
 
     def _cell(self, stage: Stage, cell: _Cell, kept: str) -> list[ast.stmt]:
         """An iteration. ``kept``: the local in which a reduction combines what the tile owns."""
         body = copied(list(stage.task.body))
-        for node, access in zip(_subscripts(body, stage), stage.accesses, strict=True):
+        for node, access in zip(subscripts_of(body, stage), stage.accesses, strict=True):
             seen = _seen_from(cell, access, stage)
             assert isinstance(node.value, ast.Name)
             if self._owned(seen):
@@ -227,7 +227,7 @@ class RegisterTile:
             variable = variable if place.wraps is None else real(along)
             if variable in used:
                 lines.append(f"{variable} = _from{along} + {('_row', '_column')[along]} + {cell[along] - written}")
-        own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(AXES))}
+        own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(len(stage.places)))}
         own -= {kept}
         if not self._all_owned:
             sizes = zip(("_row", "_column"), cell, self.code.halo, self.code.tile, strict=True)
@@ -286,7 +286,7 @@ class RegisterTile:
         for iteration, turn in enumerate(self._turns()):
             for number, (stage, stands) in zip(self._numbers, turn, strict=True):
                 tiles = [each for key in keys_of(stage) for each in (_mine(stands[key]), in_tile(stands[key]))]
-                given = ["_begin", "_row", "_column", *origins(), *tiles, *self.code.passed(stage)]
+                given = ["_begin", "_row", "_column", *origins(stage), *tiles, *self.code.passed(stage)]
                 call = f"{_cells_name(number)}({', '.join(given)})"
                 reduction, sweep = self.code.reductions().get(number), f"_turn * {self._stencils.period} + {iteration}"
                 warps = self.code.extents[0] // self.rows
@@ -332,10 +332,10 @@ def in_warps(number: int, reduction: ReductionCode, call: str, sweep: str, lanes
 def runs_together(stage: Stage) -> bool:
     """Whether loads of several iterations may come before the stores of all: of what is stored each looks at its own alone."""
     written = {access.array: access.places for access in stage.accesses if access.writes}
-    return _assigns_alone(stage) and all(written.get(each.array, each.places) == each.places for each in stage.accesses)
+    return assigns_alone(stage) and all(written.get(each.array, each.places) == each.places for each in stage.accesses)
 
 
-def _assigns_alone(stage: Stage) -> bool:
+def assigns_alone(stage: Stage) -> bool:
     """Whether an iteration is a few assignments to names and elements of its own."""
     body = stage.task.body
     nodes = list(operations(body, stage.task.names))
@@ -355,23 +355,25 @@ def _assigns_alone(stage: Stage) -> bool:
 
 def _refuse_stage(stage: Stage) -> None:
     line = f"line {stage.task.span.line}"
-    if not _assigns_alone(stage):
+    if not assigns_alone(stage):
         raise NotInRegisters(f"{line} does more than assign to elements")
     writes = {access.array for access in stage.accesses if access.writes}
     for access in stage.accesses:
         if access.array in writes and _seen_from((0, 0), access, stage) != (0, 0):
             raise NotInRegisters(f"{line} looks at neighbours in an array that it writes, or writes beside where it writes")
-    # At the rim iterations see wrong elements, and may take no index from them.
+    if computes_indices(stage):
+        raise NotInRegisters(f"{line} computes indices")
+
+
+def computes_indices(stage: Stage) -> bool:
+    """Whether a loop takes indices from elements: at the rim iterations see wrong ones."""
     body = stage.task.body
     inner = [*operations(body, stage.task.names)]
     own = {id(node) for node in walk(body)}
-    known = {id(node) for node in _subscripts(body, stage)}
+    known = {id(node) for node in subscripts_of(body, stage)}
     unknown = stored_in(body) | stage.arrays.keys()
-    for node in inner:
-        if not isinstance(node, ast.Subscript) or id(node) in known:
-            continue
-        if id(node) not in own or not unknown.isdisjoint(values_in(node.slice)):
-            raise NotInRegisters(f"{line} computes indices")
+    indices = (node for node in inner if isinstance(node, ast.Subscript) and id(node) not in known)
+    return any(id(node) not in own or not unknown.isdisjoint(values_in(node.slice)) for node in indices)
 
 
 def values_in(node: ast.AST) -> set[str]:
@@ -380,12 +382,12 @@ def values_in(node: ast.AST) -> set[str]:
     return {each.id for each in nodes_of(node) if isinstance(each, ast.Name) and id(each) not in asked}
 
 
-def _everywhere(stage: Stage) -> bool:
-    """Whether a loop goes over both axes."""
+def is_everywhere(stage: Stage) -> bool:
+    """Whether a loop goes over all axes."""
     return all(place.axis is not None for place in stage.places)
 
 
-def _subscripts(body: Statements, stage: Stage) -> list[ast.Subscript]:
+def subscripts_of(body: Statements, stage: Stage) -> list[ast.Subscript]:
     """The accesses to arrays in tiles, as in ``stage.accesses``."""
     return [
         node
