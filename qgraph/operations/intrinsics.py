@@ -270,6 +270,39 @@ def across_warps(value: Any, own: int, other: int) -> Any:
     raise AssertionError("generated code for CUDA calls this, where more threads than a warp share an iteration")
 
 
+def of_lane(value: Any, lane: int) -> Any:
+    """The ``value`` of the thread of the warp with the number ``lane``, modulo how many there are.
+
+    All threads of a warp call it together.
+    """
+    raise AssertionError("generated code for CUDA calls this, and in the simulator the threads pause here")
+
+
+# Elements that `load_vector` and `store_vector` move with one instruction, or with two where they have 64 bits.
+VECTOR = 4
+
+
+def load_vector(to: Any, first: int, array: Any, *index: int) -> None:
+    """``VECTOR`` elements of ``array``, from ``index`` on along the last axis, to those of ``to`` from ``first`` on.
+
+    ``array`` is contiguous, and the first of the elements is aligned as all of them are together, to 16 bytes at most.
+    """
+    *outer, last = index
+    to[first : first + VECTOR] = array[(*outer, slice(last, last + VECTOR))]
+
+
+def store_vector(array: Any, *index_values_first: Any) -> None:
+    """``VECTOR`` elements of an array, from a place on, to ``array``: the indices of its first one come before both."""
+    *outer, last, values, first = index_values_first
+    array[(*outer, slice(last, last + VECTOR))] = values[first : first + VECTOR]
+
+
+def holds_vectors(array: Any) -> bool:
+    """Whether rows of ``array``, which is contiguous, are as many ``VECTOR`` elements as fit, each aligned for a vector."""
+    size = min(VECTOR * array.itemsize, 16)
+    return bool(array.ctypes.data % size == 0 and array.shape[-1] % VECTOR == 0)
+
+
 def empty_sum(value: Any) -> Any:
     """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too."""
     zero = value.__class__(0)

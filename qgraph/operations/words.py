@@ -108,6 +108,10 @@ def _reassociable() -> Iterator[Operation]:
 def _of_generated_code() -> Iterator[Operation]:
     yield _word(intrinsics.across, lambda code, _: code.across_word())
     yield _word(intrinsics.across_warps, lambda code, _: code.across_warps_word())
+    yield _word(intrinsics.of_lane, lambda code, _: code.of_lane_word())
+    yield _word(intrinsics.load_vector, lambda code, _: code.load_vector_word())
+    yield _word(intrinsics.store_vector, lambda code, _: code.store_vector_word())
+    yield _word(intrinsics.holds_vectors, lambda code, _: code.holds_vectors_word())
     for function in (intrinsics.empty_sum, intrinsics.empty_product):
         yield _word(function, lambda code, word: code.empty_word(word.__name__), pure=True)
     yield _word(intrinsics.same_bits, lambda code, _: code.same_bits_word())

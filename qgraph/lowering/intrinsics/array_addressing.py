@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic
 from qgraph.lowering.number_types.number_llvm import Emitter, types
 from qgraph.lowering.number_types.typing_contexts import Emitted
+from qgraph.operations.intrinsics import VECTOR
 
 if TYPE_CHECKING:
     _Context = Any
@@ -54,13 +56,13 @@ def _is_element(sig: Any) -> bool:
 
 def _read(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     array = sig.args[0]
-    return context.unpack_value(builder, array.dtype, _element(context, builder, sig, args), align=_alignment(array))
+    return context.unpack_value(builder, array.dtype, _element(context, builder, sig.args, args), align=_alignment(array))
 
 
 def _write(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     array, _, given = sig.args
     value = context.cast(builder, args[2], given, array.dtype)
-    context.pack_value(builder, array.dtype, value, _element(context, builder, sig, args), align=_alignment(array))
+    context.pack_value(builder, array.dtype, value, _element(context, builder, sig.args, args), align=_alignment(array))
     return context.get_dummy_value()
 
 
@@ -71,9 +73,9 @@ def _alignment(array: Any) -> int | None:
     return None if array.aligned else 1
 
 
-def _element(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+def _element(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.Value]) -> ir.Value:
     """The address of an element; negative indices count from the end."""
-    kind, index = sig.args[:2]
+    kind, index = kinds[:2]
     model = context.data_model_manager[kind]
     data, shape = (builder.extract_value(args[0], model.get_field_position(name)) for name in ("data", "shape"))
     extents = cgutils.unpack_tuple(builder, shape, kind.ndim)
@@ -113,3 +115,77 @@ def _kept_short(builder: Any, value: ir.Value) -> ir.Value:
     found = builder.module.globals.get(name)
     permute = found or ir.Function(builder.module, ir.FunctionType(_SHORT, [_SHORT] * 3), name)
     return builder.call(permute, [value, ir.Constant(_SHORT, 0), ir.Constant(_SHORT, 0x3210)])
+
+
+# --- several elements at a time ----------------------------------------------------------------------------------------------
+
+
+def load_vector_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.load_vector``."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        place, align = _vector(context, builder, sig.args[2:], args[2:])
+        vector = builder.load(place, align=align)
+        for number, place in enumerate(_elements(context, builder, sig.args[:2], args[:2])):
+            builder.store(builder.extract_element(vector, ir.Constant(_SHORT, number)), place)
+        return context.get_dummy_value()
+
+    return Intrinsic("load_vector", _moves, emit)
+
+
+def store_vector_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.store_vector``."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        place, align = _vector(context, builder, sig.args[:-2], args[:-2])
+        vector = ir.Constant(place.type.pointee, ir.Undefined)
+        for number, element in enumerate(_elements(context, builder, sig.args[-2:], args[-2:])):
+            vector = builder.insert_element(vector, builder.load(element), ir.Constant(_SHORT, number))
+        builder.store(vector, place, align)
+        return context.get_dummy_value()
+
+    return Intrinsic("store_vector", _moves, emit)
+
+
+def holds_vectors_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.holds_vectors``."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        (kind,) = sig.args
+        array = context.make_array(kind)(context, builder, args[0])
+        address = builder.ptrtoint(array.data, ir.IntType(64))
+        *_, extent = cgutils.unpack_tuple(builder, array.shape, kind.ndim)
+        # Both have to be multiples of powers of two: the bits below these are none.
+        size = _vector_bytes(context, kind)
+        left = builder.and_(address, ir.Constant(address.type, size - 1))
+        left = builder.or_(left, builder.and_(extent, ir.Constant(extent.type, VECTOR - 1)))
+        return builder.icmp_unsigned("==", left, ir.Constant(left.type, 0))
+
+    return Intrinsic("holds_vectors", lambda context, args: context.make_signature(types.boolean, *args), emit)
+
+
+def _moves(context: Any, args: tuple[Any, ...]) -> Any:
+    return context.make_signature(types.none, *args)
+
+
+def _vector_bytes(context: Any, kind: Any) -> int:
+    return min(VECTOR * int(context.get_abi_sizeof(context.get_data_type(kind.dtype))), 16)
+
+
+def _vector(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.Value]) -> tuple[ir.Value, int]:
+    """The address of elements from an index on, as that of a vector, and what it is a multiple of."""
+    array, *indices = kinds
+    assert array.layout == "C"
+    index, place = indices[0], args[1]
+    if array.ndim > 1:
+        index = types.BaseTuple.from_types(tuple(indices))
+        place = context.make_tuple(builder, index, args[1:])
+    first = _element(context, builder, (array, index), (args[0], place))
+    vector = ir.VectorType(first.type.pointee, VECTOR).as_pointer()
+    return builder.bitcast(first, vector), _vector_bytes(context, array)
+
+
+def _elements(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.Value]) -> list[ir.Value]:
+    """The addresses of elements of an array of one axis, from an index on."""
+    start = _element(context, builder, kinds, args)
+    return [builder.gep(start, [ir.Constant(ir.IntType(64), number)]) for number in range(VECTOR)]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from qgraph.lowering.intrinsics import (
+    array_addressing,
     atomics,
     checked_arithmetic,
     clock,
@@ -26,7 +27,7 @@ from qgraph.operations.record import Operation
 from qgraph.operations.table import OPERATIONS
 
 _MODULES = (
-    *(atomics, checked_arithmetic, clock, early_exits, loop_chunks, loop_poll),
+    *(array_addressing, atomics, checked_arithmetic, clock, early_exits, loop_chunks, loop_poll),
     *(progress, random_numbers, while_condition, value_intrinsics, vectors, warp_shuffles),
 )
 _INTRINSICS = SimpleNamespace(

@@ -34,6 +34,11 @@ def across_word() -> Intrinsic:
     return _exchange("across", 1, _shuffled)
 
 
+def of_lane_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.of_lane``."""
+    return _exchange("of_lane", 1, lambda builder, value, lane: _shuffled(builder, value, lane, _AT))
+
+
 def across_warps_word() -> Intrinsic:
     """The Numba type of ``intrinsics.across_warps``: a number of each warp, in shared memory."""
     return _exchange("across_warps", 2, _through_memory)

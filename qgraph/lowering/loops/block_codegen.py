@@ -19,7 +19,7 @@ from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.iterations_together import runs_together
 from qgraph.lowering.loops.register_tiles import NotInRegisters, RegisterTile, in_warps, of_warps
-from qgraph.lowering.loops.stencils import AXES, Access, NotTiled, Stage
+from qgraph.lowering.loops.stencils import Access, NotTiled, Stage
 from qgraph.lowering.loops.tile_codegen import (
     InTile,
     TileCode,
@@ -190,19 +190,13 @@ class BlockCode(TileCode):
         rows, columns = range(self.rows), range(0, self.extents[1], self.lanes)
         down = [f"_from0 + _part * {self.rows} + {r}" for r in rows]
         across = [f"_from1 + _lane + {c}" for c in columns]
-        lines = [f"_i0{tile}_{r} = {self._present(array, 0, index)}" for r, index in zip(rows, down, strict=True)]
-        lines += [f"_i1{tile}_{c} = {self._present(array, 1, index)}" for c, index in zip(columns, across, strict=True)]
+        lines = [f"_i0{tile}_{r} = {self.present(array, 0, index)}" for r, index in zip(rows, down, strict=True)]
+        lines += [f"_i1{tile}_{c} = {self.present(array, 1, index)}" for c, index in zip(columns, across, strict=True)]
         lines += [f"_loaded{tile}_{r}_{c} = {array}[_i0{tile}_{r}, _i1{tile}_{c}]" for r in rows for c in columns]
         lines.append(f"_at{tile} = _assume_u32(_part * {self.rows * self.extents[1]} + _lane)")
         return lines + [
             f"{tile}[_assume_u32(_at{tile} + {r * self.extents[1] + c})] = _loaded{tile}_{r}_{c}" for r in rows for c in columns
         ]
-
-    def _present(self, array: str, axis: int, index: str) -> str:
-        """The code of the closest index that there is; along a periodic axis that of the same element."""
-        end = f"{array}.shape[{axis}]"
-        found = f"({index}) % {end}" if axis in self.stencils.wraps else f"_max(_min({index}, {end} - 1), 0)"
-        return f"_assume_ge({found}, 0)"
 
     def _store(self, array: str, tile: str) -> list[str]:
         """What the tile owns."""
@@ -237,7 +231,7 @@ class BlockCode(TileCode):
                     f"_max(_min({start} + {ast.unparse(each.count)}, {high}) - _from{axis}, 0)",
                 ]
         given = [f"_assume_u32({bound})" for bound in bounds]
-        given += ["_lane", "_part", *origins(), *(in_tile(stands[key]) for key in keys_of(stage)), *self.passed(stage)]
+        given += ["_lane", "_part", *origins(stage), *(in_tile(stands[key]) for key in keys_of(stage)), *self.passed(stage)]
         reduction = self.reductions().get(number)
         given += self._ends(stage) if reduction is not None else []
         call = f"{sweep_name(number)}({', '.join(given)})"
@@ -270,8 +264,8 @@ class BlockCode(TileCode):
         )
         own_names = {} if reduction is None else reduction.own_names
         names = {**own_names, **dict(each.casts.values()), **task.names, **BUILTINS}
-        arguments = [f"{bound}{axis}" for axis in range(AXES) for bound in ("_low", "_high")]
-        arguments += ["_lane", "_part", *origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
+        arguments = [f"{bound}{axis}" for axis in self.stencils.axes for bound in ("_low", "_high")]
+        arguments += ["_lane", "_part", *origins(stage), *map(in_tile, keys_of(stage)), *self.passed(stage)]
         arguments += [] if reduction is None else _ENDS
         return make_function(f"{task.name}_sweep", arguments, body, names, task.span)
 
@@ -342,7 +336,11 @@ class _InBlock:
 
     def jammed(self) -> tuple[Statements, Statements]:
         """What as many iterations as a thread has rows compute, and then their stores."""
-        own = stored_in(self._stage.task.body) | {axis.variable for axis in self._stage.task.axes} | {*map(real, range(AXES))}
+        own = (
+            stored_in(self._stage.task.body)
+            | {axis.variable for axis in self._stage.task.axes}
+            | {*map(real, range(len(self._stage.places)))}
+        )
         own -= {self.kept}
         together: list[ast.stmt] = []
         all_stores: list[ast.stmt] = []

@@ -25,7 +25,7 @@ from qgraph.lowering.codegen.generated_names import SLOTS, generated, place_at, 
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.repeated_bodies import deciding
-from qgraph.lowering.loops.stencils import AXES, NotTiled, Stage, Stencils, tasks_in
+from qgraph.lowering.loops.stencils import NotTiled, Stage, Stencils, tasks_in
 from qgraph.lowering.loops.sure_floats import assigns_floats, is_float
 from qgraph.lowering.loops.tile_codegen import InTile, TileCode, reduction_code, region, sweep_name
 from qgraph.records import dataclass
@@ -161,7 +161,7 @@ def over_both_axes(which: Tested, stencils: Stencils) -> None:
         stage = stencils.stages[number]
         if any(place.axis is None for place in stage.places):
             raise NotTiled(f"the reduction of line {stage.task.span.line} is along an edge")
-        if not len({place.axis for place in stage.places}) == len(stage.task.axes) == AXES:
+        if not len({place.axis for place in stage.places}) == len(stage.task.axes) == 2:
             raise NotTiled(f"the reduction of line {stage.task.span.line} is not over rows and columns")
         if any(place.wraps is not None and by for place, by in zip(stage.places, stage.anchor, strict=True)):
             raise NotTiled(f"the reduction of line {stage.task.span.line} is over a periodic axis, beside where it writes")
@@ -270,7 +270,7 @@ class ConvergingCode(TileCode):
         return [*lines, *parts, f"{result} = {self._part(number, stage, middle, ('_first1', '_last1'))}"]
 
     def _part(self, number: int, stage: Stage, *ranges: tuple[str, str]) -> str:
-        axes = [stage.along(position) for position in range(AXES)]
+        axes = [stage.along(position) for position in (0, 1)]
         bounds = [bound for axis in axes if axis is not None for bound in ranges[axis]]
         return f"{sweep_name(number)}({', '.join([*bounds, *self.given(stage)])})"
 

@@ -52,7 +52,9 @@ from qgraph.lowering.loops.converging_tiles import (
 from qgraph.lowering.loops.going_beyond import may_go_beyond
 from qgraph.lowering.loops.iterations_together import runs_together
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
-from qgraph.lowering.loops.stencils import AXES, LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
+from qgraph.lowering.loops.stencils import LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
+from qgraph.lowering.loops.streamed_tiles import LARGE as STREAM_LARGE
+from qgraph.lowering.loops.streamed_tiles import StreamCode
 from qgraph.lowering.loops.tile_codegen import Attempt, TileCode, reduction_code
 from qgraph.lowering.loops.tile_costs import gain, tile_cost
 
@@ -141,12 +143,14 @@ class _Tiler:
         if loop.enter is None:
             raise NotTiled("how many iterations it has is not known when it begins")
         stencils = stencils_of(loop, self._program, self._arrays)
-        sweeps, period = self._sweeps(stencils), stencils.period
+        if self._shared is None and len(stencils.axes) > 2:
+            raise NotTiled("arrays have three axes, which tiles in the cache of a CPU were measured to be slower for")
+        period = stencils.period
         least, count = 2 * period if self._shared is not None else max(2 * period, FEW), loop.counter.count
         if count is not None and count <= least:
             raise NotTiled(f"it has {count} iterations, and it takes more for two passes to pay")
         large, others = self._others(loop, stencils)
-        code = self._code(stencils, sweeps, others, left_of(loop.counter))
+        code = self._code(stencils, others, left_of(loop.counter))
         axes = self._axes(loop, stencils, code.tile)
         codes = {"": code, "_back": replace(code, back=True)}
         passes = (self._pass(loop, each, axes, large, loop.counter.left, name) for name, each in codes.items())
@@ -171,9 +175,8 @@ class _Tiler:
         over_both_axes(which, stencils)
         for stage in stencils.stages:
             may_go_beyond(stage)
-        several = self._sweeps(stencils)
         large, others = self._others(loop, stencils, which.reducing)
-        plain = self._code(stencils, several, others, "", ConvergingCode, Attempt(which.reducing, {}, ""))
+        plain = self._code(stencils, others, "", ConvergingCode, Attempt(which.reducing, {}, ""))
         sweeps = plain.sweeps
         axes = self._axes(loop, stencils, plain.tile)
         sources = {each.name: f"({each.source})" for each in self.host_values}
@@ -214,14 +217,13 @@ class _Tiler:
         """A new array for what the tiles find in each sweep of a block; ``shape`` are host values."""
         dtype = reduction_code(task, self._program).dtype
         name = f"_found{len(self._program.temporaries) + len(self.temporaries)}"
-        leaf = Leaf(name, f"results of line {task.span.line}", ArrayType(dtype, AXES, "C"))
+        leaf = Leaf(name, f"results of line {task.span.line}", ArrayType(dtype, 2, "C"))
         self.temporaries.append(Temporary(leaf, shape, loop.span))
         return leaf.name
 
     def _code(
         self,
         stencils: Stencils,
-        sweeps: Sequence[int],
         others: dict[str, str],
         left: str,
         on_cpu: type[TileCode] = TileCode,
@@ -230,23 +232,30 @@ class _Tiler:
         """What writes a pass, forth; on the CPU it is an ``on_cpu``."""
         given = (self._program, self._arrays, stencils)
         if self._shared is None:
-            return on_cpu(*given, sweeps[0], others, left, TILE, (HALO,) * AXES, attempt=attempt)
-        forms, why_not = [], NotTiled()
-        for each in sweeps:
-            code = BlockCode(*given, each, others, left, (0,) * AXES, stencils.halo(each), attempt=attempt, lanes=BLOCK_LANES)
-            try:
-                code = self._in_rows(replace(code, held=BLOCK_HELD))
-            except NotTiled as reason:
-                why_not = reason
-            else:
-                forms.append((gain(code), code))
-        if not forms:
-            raise why_not
+            sweeps = self._sweeps(stencils)[0]
+            return on_cpu(*given, sweeps, others, left, TILE, (HALO,) * len(TILE), attempt=attempt)
+        if len(stencils.axes) > 2:
+            codes: list[BlockCode | StreamCode] = [*StreamCode(*given, 0, others, left, (), ()).forms(self._shared)]
+        else:
+            codes = [*self._in_blocks(stencils, BlockCode(*given, 0, others, left, (), (), attempt=attempt, lanes=BLOCK_LANES))]
+        forms = [(gain(code), code) for code in codes]
         most = max(times for times, _ in forms)
         times, code = next(form for form in forms if form[0] >= BLOCK_NEAR * most)
         if times < BLOCK_GAIN:
             raise NotTiled(f"tiles, {code.where}, would take about {1 / times:.1f} times as long")
         return code
+
+    def _in_blocks(self, stencils: Stencils, code: BlockCode) -> list[BlockCode]:
+        """``code`` with the numbers of sweeps for which its tiles fit, at least one."""
+        found, why_not = [], NotTiled()
+        for sweeps in self._sweeps(stencils):
+            try:
+                found.append(self._in_rows(replace(code, sweeps=sweeps, halo=stencils.halo(sweeps), held=BLOCK_HELD)))
+            except NotTiled as reason:
+                why_not = reason
+        if not found:
+            raise why_not
+        return found
 
     def _in_rows(self, code: BlockCode) -> BlockCode:
         """``code`` with as many rows as stay in the registers of a thread, if some do."""
@@ -280,7 +289,7 @@ class _Tiler:
 
     def _others(self, loop: Loop, stencils: Stencils, reducing: Iterable[int] = ()) -> tuple[str, dict[str, str]]:
         """The host value that says whether a launch runs in tiles, and the arrays of the kernel's own, by key."""
-        shapes = {key: [self._extent(leaves[0], axis) for axis in range(AXES)] for key, leaves in stencils.leaves.items()}
+        shapes = {key: [self._extent(leaves[0], axis) for axis in stencils.axes] for key, leaves in stencils.leaves.items()}
         types = {key: self._arrays[leaves[0]] for key, leaves in stencils.leaves.items()}
         size = " + ".join(f"{np.dtype(types[key].dtype).itemsize} * {' * '.join(shapes[key])}" for key in shapes)
         least = ", ".join(extent for shape in shapes.values() for extent in shape)
@@ -305,6 +314,8 @@ class _Tiler:
         """Bytes of all tiled arrays from which tiles pay."""
         if self._shared is None:
             return LARGE
+        if len(stencils.axes) > 2:
+            return STREAM_LARGE
         together = all(runs_together(stage, min(BLOCK_ROWS)) for stage in stencils.stages if stage.is_everywhere)
         return BLOCK_LARGE * (1 if together else BLOCK_LARGE_SINGLY)
 
@@ -324,7 +335,7 @@ class _Tiler:
     def _all_owned(self, stencils: Stencils, stages: Sequence[Stage]) -> Iterator[str]:
         """Conditions under which each iteration of some loops is for an element of some array, and so for one of a tile."""
         sources = {each.name: f"({each.source})" for each in self._program.host_values}
-        for axis in range(AXES):
+        for axis in stencils.axes:
             extents = ", ".join(self._extent(leaves[0], axis) for leaves in stencils.leaves.values())
             for stage in stages:
                 number = stage.places[axis].axis
@@ -339,6 +350,11 @@ class _Tiler:
             extents = [self._extent(leaves[0], axis) for leaves in stencils.leaves.values()]
             count = self._host(f"-(-max({', '.join(extents)}, 0) // {tile})", loop, "tiles")
             axes.append(Axis(f"_tile{axis}", parsed("0"), parsed("1"), load(count), on_device=False, span=loop.span))
+        if len(axes) > 2:
+            # A launch has two.
+            sources = {each.name: f"({each.source})" for each in self.host_values}
+            count = self._host(" * ".join(sources[ast.unparse(axis.count)] for axis in axes[:2]), loop, "tiles")
+            axes[:2] = [replace(axes[0], variable="_tile01", count=load(count))]
         return tuple(axes)
 
     def _pass(self, loop: Loop, code: TileCode, axes: tuple[Axis, ...], large: str, asked: Slot, name: str) -> Task:
@@ -363,7 +379,7 @@ class _Tiler:
             verdict=Verdict("independent", "each tile stores what it owns"),
             scalars=code.scalars,
             selections=code.stencils.selections,
-            block=BlockShape(code.threads, code.shared, large) if isinstance(code, BlockCode) else None,
+            block=BlockShape(code.threads, code.shared, large) if isinstance(code, BlockCode | StreamCode) else None,
             tile=tile_cost(code),
             note=code.note,
         )

@@ -31,7 +31,7 @@ from qgraph.lowering.loops.iterations_together import (
     seen_from,
     subscripts,
 )
-from qgraph.lowering.loops.stencils import AXES, Stage, Stencils
+from qgraph.lowering.loops.stencils import Stage, Stencils
 from qgraph.lowering.loops.tile_codegen import (
     InTile,
     TileCode,
@@ -214,7 +214,7 @@ class RegisterTile:
                 body += generated(f"if {conditions}: {store}" if conditions else store)
         arrays = [each for key in keys_of(stage) for each in (_mine(key), in_tile(key))]
         body += generated(f"return {local}") if local else []
-        arguments = ["_at", "_row", "_column", *origins(), *arrays, *self.code.passed(stage)]
+        arguments = ["_at", "_row", "_column", *origins(stage), *arrays, *self.code.passed(stage)]
         names = {**({} if reduction is None else reduction.own_names), **stage.task.names, **BUILTINS}
         return make_function(f"{stage.task.name}_cells", arguments, body, names, stage.task.span)
 
@@ -246,7 +246,11 @@ class RegisterTile:
             variable = variable if place.wraps is None else real(along)
             if variable in used:
                 lines.append(f"{variable} = _from{along} + {('_row', '_column')[along]} + {cell[along] - written}")
-        own = stored_in(body) | {axis.variable for axis in stage.task.axes} | {*map(real, range(AXES)), *map(guard, conditions)}
+        own = (
+            stored_in(body)
+            | {axis.variable for axis in stage.task.axes}
+            | {*map(real, range(len(stage.places))), *map(guard, conditions)}
+        )
         own -= {kept}
         if not self._all_owned:
             sizes = zip(("_row", "_column"), cell, self.code.halo, self.code.tile, strict=True)
@@ -309,7 +313,7 @@ class RegisterTile:
         for iteration, turn in enumerate(self._turns()):
             for number, (stage, stands) in zip(self._numbers, turn, strict=True):
                 tiles = [each for key in keys_of(stage) for each in (_mine(stands[key]), in_tile(stands[key]))]
-                given = ["_begin", "_row", "_column", *origins(), *tiles, *self.code.passed(stage)]
+                given = ["_begin", "_row", "_column", *origins(stage), *tiles, *self.code.passed(stage)]
                 call = f"{_cells_name(number)}({', '.join(given)})"
                 reduction, sweep = self.code.reductions().get(number), f"_turn * {self._stencils.period} + {iteration}"
                 warps = self.code.extents[0] // self.rows
@@ -360,17 +364,19 @@ def _refuse_stage(stage: Stage, rows: int) -> None:
         raise NotInRegisters(f"{line} writes beside where it writes")
     if not all(guards(stage).values()):
         raise NotInRegisters(f"{line} looks at neighbours in an array that it writes")
-    # At the rim iterations see wrong elements, and may take no index from them.
+    if computes_indices(stage):
+        raise NotInRegisters(f"{line} computes indices")
+
+
+def computes_indices(stage: Stage) -> bool:
+    """Whether a loop takes indices from elements: at the rim iterations see wrong ones."""
     body = stage.task.body
     inner = [*operations(body, stage.task.names)]
     own = {id(node) for node in walk(body)}
     known = {id(node) for node in subscripts(body, stage)}
     unknown = stored_in(body) | stage.arrays.keys()
-    for node in inner:
-        if not isinstance(node, ast.Subscript) or id(node) in known:
-            continue
-        if id(node) not in own or not unknown.isdisjoint(values_in(node.slice)):
-            raise NotInRegisters(f"{line} computes indices")
+    indices = (node for node in inner if isinstance(node, ast.Subscript) and id(node) not in known)
+    return any(id(node) not in own or not unknown.isdisjoint(values_in(node.slice)) for node in indices)
 
 
 def values_in(node: ast.AST) -> set[str]:

@@ -14,8 +14,8 @@ from qgraph.lowering.codegen.generated_names import walk
 from qgraph.lowering.loops.plain_indices import with_plain_indices
 from qgraph.records import dataclass
 
-# How many axes arrays in tiles have, and how many elements at least along each: loops over smaller ones run as they are.
-AXES = 2
+# How many axes arrays in tiles may have, and how many elements at least along each: loops over smaller ones run as they are.
+_AXES = (2, 3)
 LEAST_EXTENT = 4
 _PROVED = ("independent", "dependent")
 
@@ -107,22 +107,27 @@ class Stencils:
         return tuple(step for step in self.steps if isinstance(step, Stage))
 
     @property
+    def axes(self) -> range:
+        """The axes of the arrays."""
+        return range(len(self.stages[0].places))
+
+    @property
     def reach(self) -> tuple[int, ...]:
         """How much more the body needs, along each axis, than what is needed behind it."""
         needs: _Needs = {}
         for step in reversed(self.steps):
             needs = _before(step, needs)
-        return tuple(max((max(need[axis]) for need in needs.values()), default=0) for axis in range(AXES))
+        return tuple(max((max(need[axis]) for need in needs.values()), default=0) for axis in self.axes)
 
     def halo(self, sweeps: int) -> tuple[int, ...]:
         """How far beyond what a tile owns it must go along each axis for so many iterations."""
-        beyond = (max(max(stage.beyond[axis]) for stage in self.stages) for axis in range(AXES))
+        beyond = (max(max(stage.beyond[axis]) for stage in self.stages) for axis in self.axes)
         return tuple((sweeps - 1) * most + max(most, more) for most, more in zip(self.reach, beyond, strict=True))
 
     @property
     def wraps(self) -> dict[int, set[tuple[str, int]]]:
         """Axes that are periodic, each with leaves and axes of theirs whose extents must be one."""
-        places = [(axis, access.places[axis]) for stage in self.stages for access in stage.accesses for axis in range(AXES)]
+        places = [(axis, access.places[axis]) for stage in self.stages for access in stage.accesses for axis in self.axes]
         found: dict[int, set[tuple[str, int]]] = {axis: set() for axis, place in places if place.wraps is not None}
         for axis, ends in found.items():
             ends |= {place.wraps for along, place in places if along == axis and place.wraps is not None}
@@ -237,11 +242,13 @@ def _leaves_of(
         if direct:
             raise NotTiled(f"line {task.span.line} names `{min(direct)}`, which changes places, by another name too")
         for name in sorted(task.effects.writes | selected):
-            if name not in arrays or arrays[name].ndim != AXES:
-                dimensions = f"`{name}`, which has {arrays[name].ndim} dimensions; tiles have {AXES}" if name in arrays else ""
+            if name not in arrays or arrays[name].ndim not in _AXES:
+                dimensions = f"`{name}`, which has {arrays[name].ndim} dimensions; tiles have 2 or 3" if name in arrays else ""
                 raise NotTiled(f"line {task.span.line} writes {dimensions or 'kernel scalars'}")
     if any(len({arrays[leaf].dtype for leaf in leaves}) > 1 for leaves in found.values()):
         raise NotTiled("arrays of several types change places")
+    if len({arrays[leaf].ndim for leaves in found.values() for leaf in leaves}) > 1:
+        raise NotTiled("arrays of two dimensions and of three are written")
     return found
 
 
@@ -279,7 +286,7 @@ def _stage(task: Task, keys: Mapping[str, str], indices: _Indices) -> Stage:
     anchors = sorted(accesses, key=lambda access: not access.writes)
     if not anchors:
         raise NotTiled(f"line {task.span.line} writes nowhere that is seen")
-    places = tuple(_common(task, accesses, axis, anchors[0]) for axis in range(AXES))
+    places = tuple(_common(task, accesses, axis, place) for axis, place in enumerate(anchors[0].places))
     return Stage(task, arrays, tuple(_relative(access, places) for access in accesses), places)
 
 
@@ -363,9 +370,8 @@ def taken_apart(index: ast.expr) -> tuple[ast.expr | None, int]:
     return index, 0
 
 
-def _common(task: Task, accesses: Sequence[Access], axis: int, write: Access) -> Place:
-    """What all accesses have along an axis of the arrays: the variable of ``write``, or the fixed index that it has."""
-    place = write.places[axis]
+def _common(task: Task, accesses: Sequence[Access], axis: int, place: Place) -> Place:
+    """What all accesses have along an axis of the arrays: the variable of ``place``, which a write has, or its fixed index."""
     for access in accesses:
         if (access.places[axis].axis, access.places[axis].base) != (place.axis, place.base):
             raise NotTiled(f"accesses in line {task.span.line} have other variables along axis {axis}")
@@ -420,20 +426,21 @@ def _beyond(stage: Stage, needs: _Needs) -> tuple[tuple[int, int], ...]:
         return tuple((offset, -offset) for offset in stage.anchor)
     return tuple(
         (
-            max(_need(needs, each.array)[axis][0] + each.places[axis].offset for each in writes),
-            max(_need(needs, each.array)[axis][1] - each.places[axis].offset for each in writes),
+            max(_need(needs, each)[axis][0] + each.places[axis].offset for each in writes),
+            max(_need(needs, each)[axis][1] - each.places[axis].offset for each in writes),
         )
-        for axis in range(AXES)
+        for axis in range(len(stage.places))
     )
 
 
 def _before(step: Stage | Trade, needs: _Needs) -> _Needs:
     """What must be right before ``step``: also what is needed behind it, since it may leave elements as they are."""
     if isinstance(step, Trade):
-        return dict(needs) | {source: _need(needs, key) for key, source in step.sources.items()}
+        others = {key: need for key, need in needs.items() if key not in step.sources}
+        return others | {source: needs[key] for key, source in step.sources.items() if key in needs}
     found = dict(needs)
     for access in step.accesses:
-        mine = _need(found, access.array)
+        mine = _need(found, access)
         found[access.array] = tuple(
             (max(low, below - place.offset), max(high, above + place.offset))
             for (low, high), (below, above), place in zip(mine, step.beyond, access.places, strict=True)
@@ -441,5 +448,5 @@ def _before(step: Stage | Trade, needs: _Needs) -> _Needs:
     return found
 
 
-def _need(needs: _Needs, array: str) -> tuple[tuple[int, int], ...]:
-    return needs.get(array, ((0, 0),) * AXES)
+def _need(needs: _Needs, access: Access) -> tuple[tuple[int, int], ...]:
+    return needs.get(access.array, ((0, 0),) * len(access.places))

@@ -17,7 +17,7 @@ from qgraph.ir.trees import call_of, load, parsed
 from qgraph.lowering.codegen.generated_names import Statements, generated, indented, walk
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
 from qgraph.lowering.codegen.task_codegen import BUILTINS, affine, make_function, parameters_of
-from qgraph.lowering.loops.stencils import AXES, NotTiled, Place, Stage, Stencils, taken_apart
+from qgraph.lowering.loops.stencils import NotTiled, Place, Stage, Stencils, taken_apart
 from qgraph.operations import intrinsics
 from qgraph.records import dataclass
 from qgraph.source import copied
@@ -167,17 +167,24 @@ class TileCode:
     def body(self) -> Statements:
         """Load the tile with its halo, run all sweeps there, and store what it owns."""
         lines = [self.count(), *self.places()]
+        here, there = (f"[{', '.join(f'{index}{axis}' for axis in self.stencils.axes)}]" for index in ("_k", "_i"))
         for key in self.stencils.leaves:
             old, _ = self.ends(key)
             lines.append(f"{in_tile(key)} = _heap_array({element_type(key)}, {', '.join(map(str, self.extents))})")
-            loaded = _copy(old, f"{in_tile(key)}[_k0, _k1] = {old}[_i0, _i1]", "_from", self.halo, self.stencils.wraps)
+            loaded = _copy(old, f"{in_tile(key)}{here} = {old}{there}", "_from", self.halo, self.stencils.wraps)
             lines += self.unless_overwritten(key, loaded)
         lines += ["for _sweep in _range(_sweeps):", *indented(self._iteration())]
         for key in self.stencils.leaves:
             _, new = self.ends(key)
-            stored = _copy(new, f"{new}[_i0, _i1] = {in_tile(key)}[_k0, _k1]", "_own", (0,) * AXES)
+            stored = _copy(new, f"{new}{there} = {in_tile(key)}{here}", "_own", (0,) * len(self.tile))
             lines += self.unless_overwritten(key, stored)
         return self.where_it_runs(generated(*lines))
+
+    def present(self, array: str, axis: int, index: str) -> str:
+        """The code of the closest index that there is; along a periodic axis that of the same element."""
+        end = f"{array}.shape[{axis}]"
+        found = f"({index}) % {end}" if axis in self.stencils.wraps else f"_max(_min({index}, {end} - 1), 0)"
+        return f"_assume_ge({found}, 0)"
 
     def where_it_runs(self, body: Statements) -> Statements:
         """``body``, of a pass that need not run."""
@@ -219,7 +226,7 @@ class TileCode:
 
     def given(self, stage: Stage) -> list[str]:
         """What a sweep is called with behind its bounds."""
-        return [*origins(), *map(in_tile, keys_of(stage)), *self.passed(stage)]
+        return [*origins(stage), *map(in_tile, keys_of(stage)), *self.passed(stage)]
 
     def passed(self, stage: Stage) -> list[str]:
         """The names that a loop reads from outside, tiles aside: arguments, host values and scalars."""
@@ -362,9 +369,9 @@ def keys_of(stage: Stage) -> list[str]:
     return sorted(set(stage.arrays.values()))
 
 
-def origins() -> list[str]:
+def origins(stage: Stage) -> list[str]:
     """The names of where a tile begins."""
-    return [f"_from{axis}" for axis in range(AXES)]
+    return [f"_from{axis}" for axis in range(len(stage.places))]
 
 
 def fixed(place: Place) -> str:
@@ -394,7 +401,7 @@ def region(stage: Stage, axis: int, more: str = "") -> tuple[str, str]:
 def _copy(array: str, statement: str, first: str, halo: tuple[int, ...], wraps: Collection[int] = ()) -> list[str]:
     """Elements of ``array`` that lie in a tile, from ``first`` on to ``halo`` beyond what it owns; some axes are periodic."""
     lines: list[str] = []
-    for axis in range(AXES):
+    for axis in range(len(halo)):
         if axis in wraps:
             inside = [f"_i{axis} = _assume_ge(_i % {array}.shape[{axis}], 0)", f"_k{axis} = _assume_ge(_i - _from{axis}, 0)"]
             loop = f"for _i in _range({first}{axis}, _end{axis} + {halo[axis]}):"
@@ -403,4 +410,4 @@ def _copy(array: str, statement: str, first: str, halo: tuple[int, ...], wraps: 
         loop = f"for _i in _range(_max({first}{axis}, 0), _min(_end{axis} + {halo[axis]}, {array}.shape[{axis}])):"
         inside = [f"_i{axis} = _assume_ge(_i, 0)", f"_k{axis} = _assume_ge(_i{axis} - _from{axis}, 0)"]
         lines += indented([loop, *indented(inside)], axis)
-    return [*lines, *indented([statement], AXES)]
+    return [*lines, *indented([statement], len(halo))]

@@ -13,6 +13,7 @@ from qgraph.lowering.loops.block_codegen import BlockCode
 from qgraph.lowering.loops.iterations_together import runs_together
 from qgraph.lowering.loops.register_tiles import RegisterTile
 from qgraph.lowering.loops.stencils import Stage
+from qgraph.lowering.loops.streamed_tiles import StreamCode
 from qgraph.lowering.loops.tile_codegen import TileCode
 
 # What a byte of shared memory takes, of what one of device memory does: H200, 33 TB/s, and 3.3 in plain loops of stencils. And
@@ -22,7 +23,7 @@ from qgraph.lowering.loops.tile_codegen import TileCode
 _SHARED, _ONE_BY_ONE = 0.1, 2.2
 
 
-def gain(code: BlockCode) -> float:
+def gain(code: BlockCode | StreamCode) -> float:
     """How many times as fast a pass is, far from every edge, as the same iterations one by one, by the bytes that both move."""
     stages = [stage for stage in code.stencils.stages if stage.is_everywhere]
     sizes = {key: np.dtype(code.arrays[leaves[0]].dtype).itemsize for key, leaves in code.stencils.leaves.items()}
@@ -31,8 +32,10 @@ def gain(code: BlockCode) -> float:
     owned = math.prod(code.tile)
     halo = math.prod(code.extents) / owned
     device = kept * (halo + 1) / code.sweeps
-    registers = code.registers
-    if isinstance(registers, RegisterTile):
+    registers = code.registers if isinstance(code, BlockCode) else None
+    if isinstance(code, StreamCode):
+        shared = halo * code.exchanged()
+    elif isinstance(registers, RegisterTile):
         shared = halo * registers.shared()
     else:
         shared = 0.0
@@ -52,7 +55,7 @@ def tile_cost(code: TileCode) -> TileCost:
     costs = [(stage, traffic(code.program, stage.task)) for stage in stencils.stages if stage.is_everywhere]
     # The pass back does the same.
     reasons = [] if code.back or not sweeps else [*_halo(code), *_legal(code)]
-    if reasons and isinstance(code, BlockCode):
+    if reasons and isinstance(code, BlockCode | StreamCode):
         reasons.append(f"estimated {gain(code):.1f} times as fast as iterations one by one, by the bytes that both move")
     if not sweeps or not costs or any(cost.why_not for _, cost in costs):
         return TileCost(loads, stores, 0, tuple(reasons))

@@ -54,7 +54,7 @@ class Threads:
         """As ``numba.cuda.shared``."""
         return self
 
-    def array(self, shape: int, dtype: Any) -> np.ndarray:
+    def array(self, shape: int, dtype: Any, _alignment: int = 0) -> np.ndarray:
         """As ``numba.cuda.shared.array``: the same for every thread of the block."""
         number = self._asked[self.threadIdx]
         self._asked[self.threadIdx] += 1
@@ -140,6 +140,15 @@ class _OfWarp(_Shuffled):
         return self.offset * WARP
 
 
+@dataclass(frozen=True, slots=True)
+class _OfLane(_Shuffled):
+    """The same where it wants that of a lane of its warp."""
+
+    def wanted(self, thread: int) -> int:
+        """The number of that thread."""
+        return thread // WARP * WARP + int(self.offset) % WARP
+
+
 def _index(extents: Extents) -> _Index:
     return _Index(extents) if isinstance(extents, int) else _Index(*extents)
 
@@ -151,14 +160,20 @@ def _places(extents: _Index) -> list[_Index]:
 class Barriers(ast.NodeTransformer):
     """Calls of the barriers of ``cuda``, by whatever name, to ``yield barrier, vote``: what that gives is what all voted.
 
-    Those of ``intrinsics.across`` and ``across_warps`` to ``yield barrier, shown``, which gives what the other one has shown.
+    Those of ``intrinsics.across``, ``of_lane`` and ``across_warps`` to ``yield barrier, shown``, which gives what the other one
+    has shown.
     """
 
-    NAMES: ClassVar[dict[str, object]] = {"_qgraph_shown": _Shuffled, "_qgraph_shown_to_warps": _OfWarp}
+    NAMES: ClassVar[dict[str, object]] = {
+        "_qgraph_shown": _Shuffled,
+        "_qgraph_shown_to_warps": _OfWarp,
+        "_qgraph_shown_to_lanes": _OfLane,
+    }
 
     def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
         self._modules = {name for name, value in names.items() if value is cuda}
         self._shuffles = {name for name, value in names.items() if value is intrinsics.across}
+        self._of_lanes = {name for name, value in names.items() if value is intrinsics.of_lane}
         self._of_warps = {name for name, value in names.items() if value is intrinsics.across_warps}
         self._count = 0
 
@@ -170,6 +185,8 @@ class Barriers(ast.NodeTransformer):
                 return self._pause(node, node.args[0] if node.args else ast.Constant(0))
             case ast.Name(name) if name in self._shuffles:
                 return self._pause(node, call_of("_qgraph_shown", *node.args))
+            case ast.Name(name) if name in self._of_lanes:
+                return self._pause(node, call_of("_qgraph_shown_to_lanes", *node.args))
             case ast.Name(name) if name in self._of_warps:
                 value, _, other = node.args
                 return self._pause(node, call_of("_qgraph_shown_to_warps", value, other))

@@ -1,0 +1,508 @@
+"""The code of a pass over memory on CUDA, for arrays with three axes: a block of threads streams through the planes of a tile.
+
+Each sweep of the pass follows the one before it, some planes behind. What a sweep needs of the planes that the one before it
+left, a thread has in registers: some rows, and of each as many neighbouring columns as one instruction loads. A warp has whole
+rows of a tile, so columns beside these come by shuffles, and rows of other warps through shared memory. Tiles have halos of
+rows and columns that are loaded, and planes only where a tile begins and ends along the first axis.
+
+The scheme is the 3.5D blocking of Nguyen et al., "3.5-D blocking optimization for stencil computations on modern CPUs and GPUs"
+(SC 2010), with the register planes of Matsumura et al., "AN5D: automated stencil framework for high-degree temporal blocking on
+GPUs" (CGO 2020).
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from qgraph.ir.artifacts import WARP
+from qgraph.ir.blocks import SHARED_ALIGNMENT, STATIC_SHARED, shared_place
+from qgraph.lowering.codegen.generated_names import Statements, generated, indented, shared_arrays
+from qgraph.lowering.codegen.task_codegen import BUILTINS
+from qgraph.lowering.loops.iterations_together import Cell, assigns_alone, is_short
+from qgraph.lowering.loops.plane_schedule import Step, Version, from_anchor, schedule
+from qgraph.lowering.loops.plane_sweeps import PlaneSweep, of_plane
+from qgraph.lowering.loops.register_tiles import computes_indices
+from qgraph.lowering.loops.stencils import NotTiled, Stage
+from qgraph.lowering.loops.tile_codegen import TileCode, element_type, fixed, wraps_at
+from qgraph.operations import intrinsics
+from qgraph.records import dataclass
+
+# Columns of a thread, and of a tile: those of a warp.
+COLUMNS = intrinsics.VECTOR
+ACROSS = WARP * COLUMNS
+# Planes of a tile, the most sweeps of a pass, warps of a block with the rows of a thread and the bytes that it may keep, and
+# bytes of all tiled arrays from which it pays.
+PLANES = 64
+SWEEPS = 4
+SHAPES = ((16, 2, 420), (16, 1, 420))
+LARGE = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCode(TileCode):
+    """Writes what a block does. A thread owns ``rows`` by ``COLUMNS`` neighbours of each plane."""
+
+    rows: int = 1
+
+    def _refuse(self) -> None:
+        """Refuse loops whose iterations do more than assign to elements.
+
+        Raises:
+            NotTiled: a loop does.
+        """
+        for leaf in itertools.chain.from_iterable(self.stencils.leaves.values()):
+            kind = self.arrays[leaf]
+            if kind.layout != "C":
+                raise NotTiled("arrays with three axes are not contiguous")
+            if np.dtype(kind.dtype).kind not in "iuf" or kind.dtype == "float16":
+                raise NotTiled(f"arrays with three axes have elements of type {kind.dtype}")
+        for stage in self.stencils.stages:
+            line, body = f"line {stage.task.span.line}", stage.task.body
+            plain = assigns_alone(body) and not any(isinstance(each, ast.If) for each in body)
+            if not plain:
+                raise NotTiled(f"{line} does more than assign to elements of arrays with three axes")
+            if computes_indices(stage):
+                raise NotTiled(f"{line} computes indices")
+            if sorted(place.axis for place in stage.places if place.axis is not None) != [*range(len(stage.task.axes))]:
+                raise NotTiled(f"{line} has a variable that is no index of what it writes")
+            if any(any(by) for each, by in zip(stage.accesses, from_anchor(stage), strict=True) if each.writes):
+                raise NotTiled(f"{line} writes elements beside each other")
+
+    def forms(self, shared: int) -> list[StreamCode]:
+        """What stays in registers and in ``shared`` bytes of shared memory, fewer sweeps first.
+
+        Raises:
+            NotTiled: nothing does, or loops do more than assign to elements.
+        """
+        self._refuse()
+        period, found = self.stencils.period, list[StreamCode]()
+        for sweeps in range(period, SWEEPS + 1, period):
+            *before, across = self.stencils.halo(sweeps)
+            # Vectors begin at multiples of their length.
+            halo = *before, -(-across // COLUMNS) * COLUMNS
+            for warps, rows, held in SHAPES if sweeps > 1 else ():
+                extents = PLANES + 2 * halo[0], warps * rows, ACROSS
+                tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
+                code = replace(self, sweeps=sweeps, rows=rows, tile=tile, halo=halo)
+                if min(tile) > 0 and code._is_short() and code.held <= held and code.used <= shared:
+                    found.append(code)
+        if not found:
+            arrays = len(self.stencils.leaves)
+            raise NotTiled(f"planes of its {arrays} arrays do not fit into registers and shared memory, in {SWEEPS} iterations")
+        return found
+
+    # --- registers and shared memory ---------------------------------------------------------------------------------------
+
+    def _schedule(self) -> tuple[dict[str, Version], list[Step]]:
+        return schedule(self.stencils, self.sweeps)
+
+    def _versions(self) -> list[Version]:
+        loaded, steps = self._schedule()
+        return [*loaded.values(), *(version for step in steps for version in step.after.values())]
+
+    @property
+    def held(self) -> int:
+        """Bytes that a thread keeps from plane to plane."""
+        versions = self._versions()
+        planes = (self._itemsize(each.key) * (each.planes * (each.planes > 1) + self._is_ahead(each)) for each in versions)
+        return sum(planes) * self.rows * COLUMNS
+
+    def _is_ahead(self, version: Version) -> bool:
+        """Whether a plane is loaded while the one before it is looked at: it is loaded everywhere."""
+        return version.step < 0 and version.key not in self.stencils.overwritten
+
+    def _itemsize(self, key: str) -> int:
+        return np.dtype(self.arrays[self.stencils.leaves[key][0]].dtype).itemsize
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads of a block along x and y: one warp beside another has the next rows."""
+        return WARP, self.extents[1] // self.rows
+
+    @property
+    def used(self) -> int:
+        """Bytes of shared memory of a block."""
+        end = 0
+        for version in self._versions():
+            if version.ring:
+                end = shared_place(end) + self._itemsize(version.key) * version.ring * self._plane
+        return end
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory that a launch must ask for."""
+        return self.used if self.used > STATIC_SHARED else 0
+
+    @property
+    def _front(self) -> int:
+        """Rows before the first one: what threads at the rim look at that nobody owns."""
+        return max(0, *(-dy for stage in self.stencils.stages for _, dy, _ in from_anchor(stage)))
+
+    @property
+    def _plane(self) -> int:
+        """Elements of a plane in shared memory."""
+        behind = max(0, *(dy for stage in self.stencils.stages for _, dy, _ in from_anchor(stage)))
+        return (self._front + self.extents[1] + behind) * ACROSS
+
+    def _sweep(self, stage: Stage) -> PlaneSweep:
+        return PlaneSweep(self, stage, self.rows, COLUMNS)
+
+    def _is_short(self) -> bool:
+        return all(is_short(stage, self.rows * COLUMNS) for stage in self.stencils.stages)
+
+    def exchanged(self) -> float:
+        """Bytes for each cell that a sweep of all loops gets from other threads, and that it stores for them."""
+        rings = {version.key for version in self._versions() if version.ring}
+        found = 0
+        for stage in self.stencils.stages:
+            if stage.is_everywhere:
+                sweep = self._sweep(stage)
+                for (name, _), cells in sweep.others().items():
+                    shuffles = sum(not 0 <= column < COLUMNS for _, column in cells)
+                    found += self._itemsize(name) * (shuffles + COLUMNS * len(self._foreign(cells)))
+                found += sum(self._itemsize(name) * COLUMNS * len(self._rows_shown) for name in sweep.written if name in rings)
+        return found / (self.rows * COLUMNS)
+
+    @property
+    def _rows_shown(self) -> list[int]:
+        """The rows of a thread at which other warps look."""
+        looks = (cells for stage in self.stencils.stages for cells in self._sweep(stage).others().values())
+        return sorted({row % self.rows for row, _ in itertools.chain.from_iterable(looks) if not 0 <= row < self.rows})
+
+    # --- the body ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def where(self) -> str:
+        """And where a tile is."""
+        return f"streamed along the first axis, {self.rows} by {COLUMNS} of a plane in the registers of a thread"
+
+    def names(self) -> dict[str, object]:
+        """The globals of ``body``."""
+        types = {element_type(key): np.dtype(self.arrays[name].dtype) for key, (name, *_) in self.stencils.leaves.items()}
+        zeros = {_zero(key): np.dtype(self.arrays[name].dtype).type(0) for key, (name, *_) in self.stencils.leaves.items()}
+        functions = {_cells_name(number): self._sweep(stage).function() for number, stage in enumerate(self.stencils.stages)}
+        words = {
+            "_of_lane": intrinsics.of_lane,
+            "_load_vector": intrinsics.load_vector,
+            "_store_vector": intrinsics.store_vector,
+            "_holds_vectors": intrinsics.holds_vectors,
+        }
+        return {**BUILTINS, **words, **types, **zeros, **functions}
+
+    def places(self) -> list[str]:
+        """Lines that say where a tile is: a row of the launch is one of tiles along the last axis."""
+        ends = ", ".join(f"{self.ends(key)[0]}.shape[1]" for key in self.stencils.leaves)
+        most = f"_max({ends})" if len(self.stencils.leaves) > 1 else ends
+        return [
+            f"_down = -(-{most} // {self.tile[1]})",
+            "_tile0, _tile1 = _tile01 // _down, _tile01 % _down",
+            *TileCode.places(self),
+        ]
+
+    def body(self) -> Statements:
+        """Go through the planes of a tile, with all sweeps."""
+        versions = self._versions()
+        memory = [
+            f"{_tile(each)} = _cuda.shared.array({each.ring * self._plane}, {element_type(each.key)}, {SHARED_ALIGNMENT})"
+            for each in versions
+            if each.ring
+        ]
+        lines = ["_lane = _assume_u32(_cuda.threadIdx.x)", "_part = _assume_u32(_cuda.threadIdx.y)"]
+        lines += [self.count(), *self.places()]
+        lines += [f"_row = _assume_u32(_part * {self.rows})", f"_column = _assume_u32(_lane * {COLUMNS})"]
+        lines += ["_y, _x = _from1 + _row, _from2 + _column"]
+        lines.append(f"_begin = _assume_u32((_row + {self._front}) * {ACROSS} + _column)")
+        arrays = dict.fromkeys(name for key in self.stencils.leaves for name in self.ends(key))
+        lines.append("_vectors = " + " and ".join(f"_holds_vectors({name})" for name in arrays))
+        for number, stage in enumerate(self.stencils.stages):
+            lines += [*_bounds(stage, number), *self._where_inside(number, stage)]
+        lines += self._registers()
+        loaded, steps = self._schedule()
+        for version in loaded.values():
+            lines += self._where_loaded(version)
+            if self._is_ahead(version):
+                lines += self._load(version, _next(version), f"_from0 - {version.lag}", inside=False)
+        ends = ", ".join(f"{self.ends(key)[0]}.shape[0]" for key in self.stencils.leaves)
+        lines.append(f"_steps = _min(_end0, _max({ends}, 0)) + {max(each.lag for each in versions)} - _from0")
+        lines += [f"_deep = {self._inside()}", f"for _round in _range(-(-_steps // {self._planes})):"]
+        lines.append(f"    _first = _from0 + _round * {self._planes}")
+        for test, inside in ((f"if _deep and {self._between()}:", True), ("else:", False)):
+            turns = (self._turn(turn, loaded, steps, inside=inside) for turn in range(self._planes))
+            lines += indented([test, *indented([*itertools.chain.from_iterable(turns)])])
+        return [*shared_arrays(self.stencils.stages[0].task.span, memory), *self.where_it_runs(generated(*lines))]
+
+    @property
+    def _planes(self) -> int:
+        """How many planes of a version a thread keeps at most; so many steps later each is where it was."""
+        return max(each.planes for each in self._versions())
+
+    def _registers(self) -> list[str]:
+        """Lines that make the local arrays of a thread."""
+        lines = []
+        size = self.rows * COLUMNS
+        for version in self._versions():
+            for plane in range(self._planes if version.planes > 1 else 1):
+                held = _held(version, plane)
+                lines.append(f"{held} = _cuda.local.array({size}, {element_type(version.key)})")
+                lines += [f"{held}[{cell}] = {_zero(version.key)}" for cell in range(size)]
+            if self._is_ahead(version):
+                lines.append(f"{_next(version)} = _cuda.local.array({size}, {element_type(version.key)})")
+        for number, stage in enumerate(self.stencils.stages):
+            for (name, dz), cells in self._sweep(stage).others().items():
+                lines.append(f"{_seen(number, name, dz)} = _cuda.local.array({len(cells)}, {element_type(name)})")
+                for row in self._foreign(cells):
+                    lines.append(f"{_foreign(number, name, dz, row)} = _cuda.local.array({COLUMNS}, {element_type(name)})")
+        return lines
+
+    def _foreign(self, cells: list[Cell]) -> list[int]:
+        """The rows among those of cells that other warps have."""
+        return sorted({row for row, _ in cells if not 0 <= row < self.rows})
+
+    def _where_inside(self, number: int, stage: Stage) -> list[str]:
+        """Lines that say in which rows and columns of a thread a loop stores."""
+        rows = (f"{_in(number, 1, row)} = {_guard(stage, number, 1, f'_y + {row}')}" for row in range(self.rows))
+        columns = (f"{_in(number, 2, column)} = {_guard(stage, number, 2, f'_x + {column}')}" for column in range(COLUMNS))
+        return [*rows, *columns]
+
+    def _inside(self) -> str:
+        """The code of whether all rows and columns of a tile are the loops' own, in as many sweeps as there may be."""
+        found = ["_vectors", f"_sweeps == {self.sweeps}"]
+        for axis, extent in [*enumerate(self.extents)][1:]:
+            found.append(f"_from{axis} >= 0")
+            found += [f"_from{axis} + {extent} <= {self.ends(key)[0]}.shape[{axis}]" for key in self.stencils.leaves]
+            for number, stage in enumerate(self.stencils.stages):
+                place, low, high = stage.places[axis], f"_low{number}_{axis}", f"_high{number}_{axis}"
+                if place.wraps is None and place.axis is not None:
+                    found += [f"{low} <= _from{axis}", f"_from{axis} + {extent} <= {high}"]
+                elif place.axis is None:
+                    found.append(f"({high} <= _from{axis} or _from{axis} + {extent} <= {low})")
+        return " and ".join(found)
+
+    def _between(self) -> str:
+        """The code of whether the same is true of all planes between ``_first`` and the last one that is loaded."""
+        before, after = max(each.lag for each in self._versions()), self._planes
+        found = [f"_first >= {before}", *(f"_first + {after} < {self.ends(key)[0]}.shape[0]" for key in self.stencils.leaves)]
+        for number, stage in enumerate(self.stencils.stages):
+            place, low, high = stage.places[0], f"_low{number}_0", f"_high{number}_0"
+            if place.wraps is None and place.axis is not None:
+                found += [f"{low} <= _first - {before}", f"_first + {after} < {high}"]
+            elif place.axis is None:
+                found.append(f"({high} <= _first - {before} or _first + {after} < {low})")
+        return " and ".join(dict.fromkeys(found))
+
+    def _where_loaded(self, version: Version) -> list[str]:
+        """Lines that say which rows and columns a thread loads, and which of them it stores in the end.
+
+        Where rows hold vectors, a thread has columns of the array or none: what it then loads nobody looks at.
+        """
+        array, name = self.ends(version.key)[0], version.name
+        lines = []
+        for axis, place, index, count in ((1, "_row", "_y", self.rows), (2, "_column", "_x", COLUMNS)):
+            first, stop = self.halo[axis], self.halo[axis] + self.tile[axis]
+            for by in range(count):
+                lines.append(f"_at{axis}_{name}_{by} = {self.present(array, axis, f'{index} + {by}')}")
+                owned = f"({place} + {by} >= {first}) & ({place} + {by} < {stop}) & ({index} + {by} < {array}.shape[{axis}])"
+                lines.append(f"_mine{axis}_{name}_{by} = {owned}")
+        extent = f"{array}.shape[2]"
+        whole = f"_x % {extent}" if 2 in self.stencils.wraps else f"_max(_min(_x, {extent} - {COLUMNS}), 0)"
+        return [*lines, f"_whole_{name} = _assume_ge({whole}, 0)"]
+
+    def _unless(self, version: Version, cell: Cell) -> str:
+        """The code of whether an element counts before the first iteration behind a pass, or in it, stores to plane ``_p``."""
+        stage = self.stencils.overwritten.get(version.key)
+        if stage is None:
+            return ""
+        number = self.stencils.stages.index(stage)
+        return f"not ({_guard(stage, number, 0, '_p')} & {_in(number, 1, cell[0])} & {_in(number, 2, cell[1])})"
+
+    def _load(self, version: Version, held: str, plane: str, *, inside: bool) -> list[str]:
+        """Lines that load what a thread owns of a plane, or what is closest to that."""
+        array, name = self.ends(version.key)[0], version.name
+        lines = [f"_p = {plane}", f"_i = {'_assume_ge(_p, 0)' if inside else self.present(array, 0, '_p')}"]
+        single, whole = [], []
+        for number, (row, column) in enumerate(self._cells()):
+            value = f"{array}[_i, _at1_{name}_{row}, _at2_{name}_{column}]"
+            unless = self._unless(version, (row, column))
+            single.append(f"{held}[{number}] = " + (f"{value} if {unless} else {_zero(version.key)}" if unless else value))
+            if not column:
+                whole.append(f"_load_vector({held}, {number}, {array}, _i, _at1_{name}_{row}, _whole_{name})")
+        if version.key in self.stencils.overwritten:
+            return [*lines, *single]
+        return [*lines, *(whole if inside else _either(whole, single))]
+
+    def _store(self, version: Version, turn: int, *, inside: bool) -> list[str]:
+        """Lines that store what the tile owns of a plane."""
+        overwritten = version.key in self.stencils.overwritten
+        if inside and overwritten:
+            return []
+        array, first = self.ends(version.key)[1], f"{version.key.lstrip('_')}_0"
+        held = _held(version, self._turned(version, turn, 0))
+        single, whole = [], []
+        for number, (row, column) in enumerate(self._cells()):
+            unless = self._unless(version, (row, column))
+            test = f"_mine1_{first}_{row} & _mine2_{first}_{column}" + (f" & ({unless})" if unless else "")
+            at = f"_assume_ge(_p, 0), _assume_ge(_y + {row}, 0)"
+            single.append(f"if {test}: {array}[{at}, _assume_ge(_x + {column}, 0)] = {held}[{number}]")
+            if not column:
+                whole.append(f"if {test}: _store_vector({array}, {at}, _assume_ge(_x, 0), {held}, {number})")
+        test = f"if (_own0 <= _p) & (_p < _min(_end0, {array}.shape[0])):"
+        lines = single if overwritten else whole if inside else _either(whole, single)
+        return [f"_p = _first + {turn - version.lag}", test, *indented(lines)]
+
+    def _cells(self) -> Iterator[Cell]:
+        return itertools.product(range(self.rows), range(COLUMNS))
+
+    def _turned(self, version: Version, turn: int, age: int) -> int:
+        """Which of the planes that a thread keeps is so many planes old."""
+        return (turn - age) % self._planes if version.planes > 1 else 0
+
+    def _turn(self, turn: int, loaded: Mapping[str, Version], steps: list[Step], *, inside: bool) -> list[str]:
+        """One more plane is loaded, and each step does one, as far behind as it is."""
+        rings = {version.ring for version in self._versions() if version.ring}
+        lines = [f"_step = _assume_u32(_round * {self._planes} + {turn})"] if rings else []
+        for ring in sorted(rings):
+            lines += [
+                f"_slot{ring}_{age} = _assume_u32((_step + {ring - age}) % {ring} * {self._plane} + _begin)"
+                for age in range(ring)
+            ]
+        for version in loaded.values():
+            held = _held(version, self._turned(version, turn, 0))
+            if self._is_ahead(version):
+                lines += [f"{held}[{cell}] = {_next(version)}[{cell}]" for cell in range(self.rows * COLUMNS)]
+                lines += self._load(version, _next(version), f"_first + {turn + 1 - version.lag}", inside=inside)
+            elif not inside:
+                lines += self._load(version, held, f"_first + {turn - version.lag}", inside=inside)
+            lines += self._share(version, turn)
+        for step in steps:
+            if not inside:
+                guard = _guard(step.stage, step.number, 0, f"(_first + {turn - step.lag})")
+                lines.append(f"_active = {guard} & (_sweeps > {step.sweep})")
+            lines += self._look(step, turn)
+            lines.append(f"{_cells_name(step.number)}({', '.join(self._given(step, turn, inside=inside))})")
+            for version in step.after.values():
+                lines += self._share(version, turn)
+        for version in {version.key: version for version in self._versions()}.values():
+            lines += self._store(version, turn, inside=inside)
+        # What is stored before it is looked at behind it, and what is looked at before it may change.
+        return [*lines, "_cuda.syncthreads()"] if rings else lines
+
+    def _share(self, version: Version, turn: int) -> list[str]:
+        """Lines that store rows of a plane where other warps see them."""
+        if not version.ring:
+            return []
+        held = _held(version, self._turned(version, turn, 0))
+        place = f"_slot{version.ring}_0"
+        return [
+            f"_store_vector({_tile(version)}, _assume_u32({place} + {row * ACROSS}), {held}, {row * COLUMNS})"
+            for row in self._rows_shown
+        ]
+
+    def _look(self, step: Step, turn: int) -> list[str]:
+        """Lines that get what a step sees of other threads': rows of other warps, and columns of other lanes."""
+        lines = []
+        for (name, dz), cells in self._sweep(step.stage).others().items():
+            version = step.before[name]
+            age = step.lag - version.lag - dz
+            rows = {row: _foreign(step.number, name, dz, row) for row in self._foreign(cells)}
+            for row, line in rows.items():
+                by = f"{'-' if row < 0 else '+'} {abs(row) * ACROSS}"
+                place = f"_assume_u32(_slot{version.ring}_{age} {by})"
+                lines.append(f"_load_vector({line}, 0, {_tile(version)}, {place})")
+            held = _held(version, self._turned(version, turn, age))
+            for number, (row, column) in enumerate(cells):
+                lane, at = divmod(column, COLUMNS)
+                value = f"{rows[row]}[{at}]" if row in rows else f"{held}[{row * COLUMNS + at}]"
+                other = f"_assume_u32(_lane {'-' if lane < 0 else '+'} {abs(lane)})"
+                found = f"_of_lane({value}, {other})" if lane else value
+                lines.append(f"{_seen(step.number, name, dz)}[{number}] = {found}")
+        return lines
+
+    def _given(self, step: Step, turn: int, *, inside: bool) -> list[str]:
+        """What a step is called with, as ``PlaneSweep.taken`` names it."""
+        number, stage, sweep = step.number, step.stage, self._sweep(step.stage)
+        given = [f"_first + {turn - step.lag}", "_y", "_x"]
+        if inside:
+            given += [str(stage.is_everywhere)] * (1 + self.rows + COLUMNS)
+        else:
+            given += ["_active", *(_in(number, 1, row) for row in range(self.rows))]
+            given += [_in(number, 2, column) for column in range(COLUMNS)]
+        for axis, place in enumerate(stage.places):
+            bounds = ("_low", "_high") if place.wraps is None else ("_extent",)
+            given += [f"{bound}{number}_{axis}" for bound in bounds]
+        for name, dz in sweep.own():
+            version = step.before[name]
+            given.append(_held(version, self._turned(version, turn, step.lag - version.lag - dz)))
+        given += [_seen(number, *at) for at in sweep.others()]
+        given += [_held(version, self._turned(version, turn, 0)) for version in step.after.values()]
+        return [*given, *self.passed(stage)]
+
+
+def _either(whole: list[str], single: list[str]) -> list[str]:
+    """Lines that move vectors where rows hold such, and else elements."""
+    return ["if _vectors:", *indented(whole), "else:", *indented(single)]
+
+
+def _guard(stage: Stage, number: int, axis: int, index: str) -> str:
+    """The code of whether a loop stores elements with an ``index`` along ``axis``."""
+    if stage.places[axis].wraps is not None:
+        return "True"
+    return f"({index} >= _low{number}_{axis}) & ({index} < _high{number}_{axis})"
+
+
+def _bounds(stage: Stage, number: int) -> list[str]:
+    """Lines that say from where to where a loop stores along each axis, or where that begins again."""
+    lines = []
+    for axis, (place, first) in enumerate(zip(stage.places, stage.anchor, strict=True)):
+        if place.wraps is not None:
+            lines.append(f"_extent{number}_{axis} = {wraps_at(stage, axis)}")
+        elif place.axis is None:
+            lines.append(f"_low{number}_{axis}, _high{number}_{axis} = {fixed(place)}, {fixed(place)} + 1")
+        else:
+            each = stage.task.axes[place.axis]
+            lines.append(f"_low{number}_{axis} = {ast.unparse(each.start)} + {first}")
+            lines.append(f"_high{number}_{axis} = _low{number}_{axis} + {ast.unparse(each.count)}")
+    return lines
+
+
+def _in(number: int, axis: int, place: int) -> str:
+    """Whether a loop stores in a row, or a column, of a thread."""
+    return f"_in{number}_{axis}_{place}"
+
+
+def _zero(key: str) -> str:
+    return f"_zero{key}"
+
+
+def _held(version: Version, plane: int) -> str:
+    """A plane that a thread keeps."""
+    return f"_held_{version.name}_{plane}"
+
+
+def _next(version: Version) -> str:
+    """The plane that a thread loads before it is looked at."""
+    return f"_next_{version.name}"
+
+
+def _tile(version: Version) -> str:
+    """Its planes in shared memory."""
+    return f"_tile_{version.name}"
+
+
+def _seen(number: int, name: str, dz: int) -> str:
+    """What a thread sees in a loop of other threads' elements in a plane."""
+    return f"_seen{number}_{of_plane(name, dz)}"
+
+
+def _foreign(number: int, name: str, dz: int, row: int) -> str:
+    """A row of them that another warp has."""
+    return f"_foreign{number}_{of_plane(name, dz)}_{f'm{-row}' if row < 0 else row}"
+
+
+def _cells_name(number: int) -> str:
+    """The function that is one loop over what a thread owns of a plane."""
+    return f"_cells{number}"
