@@ -109,12 +109,8 @@ class StreamCode(TileCode):
     def held(self) -> int:
         """Bytes that a thread keeps from plane to plane."""
         versions = self._versions()
-        planes = (self._itemsize(each.key) * (each.planes * (each.planes > 1) + self._is_ahead(each)) for each in versions)
+        planes = (self._itemsize(each.key) * (each.planes * (each.planes > 1) + (each.step < 0)) for each in versions)
         return sum(planes) * self.rows * COLUMNS
-
-    def _is_ahead(self, version: Version) -> bool:
-        """Whether a plane is loaded while the one before it is looked at: it is loaded everywhere."""
-        return version.step < 0 and version.key not in self.stencils.overwritten
 
     def _itemsize(self, key: str) -> int:
         return np.dtype(self.arrays[self.stencils.leaves[key][0]].dtype).itemsize
@@ -225,8 +221,7 @@ class StreamCode(TileCode):
         loaded, steps = self._schedule()
         for version in loaded.values():
             lines += self._where_loaded(version)
-            if self._is_ahead(version):
-                lines += self._load(version, _next(version), f"_from0 - {version.lag}", inside=False)
+            lines += self._load(version, f"_from0 - {version.lag}", inside=False)
         ends = ", ".join(f"{self.ends(key)[0]}.shape[0]" for key in self.stencils.leaves)
         lines.append(f"_steps = _min(_end0, _max({ends}, 0)) + {max(each.lag for each in versions)} - _from0")
         lines += [f"_deep = {self._inside()}", f"for _round in _range(-(-_steps // {self._planes})):"]
@@ -250,7 +245,7 @@ class StreamCode(TileCode):
                 held = _held(version, plane)
                 lines.append(f"{held} = _cuda.local.array({size}, {element_type(version.key)})")
                 lines += [f"{held}[{cell}] = {_zero(version.key)}" for cell in range(size)]
-            if self._is_ahead(version):
+            if version.step < 0:
                 lines.append(f"{_next(version)} = _cuda.local.array({size}, {element_type(version.key)})")
         for number, stage in enumerate(self.stencils.stages):
             for (name, dz), cells in self._sweep(stage).others().items():
@@ -312,47 +307,50 @@ class StreamCode(TileCode):
         whole = f"_x % {extent}" if 2 in self.stencils.wraps else f"_max(_min(_x, {extent} - {COLUMNS}), 0)"
         return [*lines, f"_whole_{name} = _assume_ge({whole}, 0)"]
 
-    def _unless(self, version: Version, cell: Cell) -> str:
-        """The code of whether an element counts before the first iteration behind a pass, or in it, stores to plane ``_p``."""
+    def _matters(self, version: Version, cells: list[Cell]) -> str:
+        """The code of whether some cells count in plane ``_p``: the first iteration behind a pass, or in it, stores not to all."""
         stage = self.stencils.overwritten.get(version.key)
         if stage is None:
             return ""
         number = self.stencils.stages.index(stage)
-        return f"not ({_guard(stage, number, 0, '_p')} & {_in(number, 1, cell[0])} & {_in(number, 2, cell[1])})"
+        places = [(axis, cell[axis - 1]) for cell in cells for axis in (1, 2)]
+        stored = dict.fromkeys([_guard(stage, number, 0, "_p"), *(_in(number, axis, at) for axis, at in places)])
+        return f"not ({' & '.join(stored)})"
 
-    def _load(self, version: Version, held: str, plane: str, *, inside: bool) -> list[str]:
-        """Lines that load what a thread owns of a plane, or what is closest to that."""
-        array, name = self.ends(version.key)[0], version.name
+    def _load(self, version: Version, plane: str, *, inside: bool) -> list[str]:
+        """Lines that load what a thread owns of the next plane, or what is closest to that, as far as it counts."""
+        array, name, held = self.ends(version.key)[0], version.name, _next(version)
         lines = [f"_p = {plane}", f"_i = {'_assume_ge(_p, 0)' if inside else self.present(array, 0, '_p')}"]
         single, whole = [], []
         for number, (row, column) in enumerate(self._cells()):
-            value = f"{array}[_i, _at1_{name}_{row}, _at2_{name}_{column}]"
-            unless = self._unless(version, (row, column))
-            single.append(f"{held}[{number}] = " + (f"{value} if {unless} else {_zero(version.key)}" if unless else value))
+            load = f"{held}[{number}] = {array}[_i, _at1_{name}_{row}, _at2_{name}_{column}]"
+            single += _where(self._matters(version, [(row, column)]), load)
             if not column:
-                whole.append(f"_load_vector({held}, {number}, {array}, _i, _at1_{name}_{row}, _whole_{name})")
+                matters = self._matters(version, [(row, each) for each in range(COLUMNS)])
+                whole += _where(matters, f"_load_vector({held}, {number}, {array}, _i, _at1_{name}_{row}, _whole_{name})")
         if version.key in self.stencils.overwritten:
-            return [*lines, *single]
+            # What is loaded anew everywhere lives no longer.
+            lines += [f"{held}[{number}] = {_zero(version.key)}" for number in range(self.rows * COLUMNS)]
         return [*lines, *(whole if inside else _either(whole, single))]
 
     def _store(self, version: Version, turn: int, *, inside: bool) -> list[str]:
         """Lines that store what the tile owns of a plane."""
-        overwritten = version.key in self.stencils.overwritten
-        if inside and overwritten:
+        if inside and version.key in self.stencils.overwritten:
             return []
         array, first = self.ends(version.key)[1], f"{version.key.lstrip('_')}_0"
         held = _held(version, self._turned(version, turn, 0))
         single, whole = [], []
         for number, (row, column) in enumerate(self._cells()):
-            unless = self._unless(version, (row, column))
-            test = f"_mine1_{first}_{row} & _mine2_{first}_{column}" + (f" & ({unless})" if unless else "")
+            mine = f"_mine1_{first}_{row} & _mine2_{first}_{column}"
             at = f"_assume_ge(_p, 0), _assume_ge(_y + {row}, 0)"
-            single.append(f"if {test}: {array}[{at}, _assume_ge(_x + {column}, 0)] = {held}[{number}]")
+            store = f"{array}[{at}, _assume_ge(_x + {column}, 0)] = {held}[{number}]"
+            single += _where(_both(mine, self._matters(version, [(row, column)])), store)
             if not column:
-                whole.append(f"if {test}: _store_vector({array}, {at}, _assume_ge(_x, 0), {held}, {number})")
+                matters = self._matters(version, [(row, each) for each in range(COLUMNS)])
+                store = f"_store_vector({array}, {at}, _assume_ge(_x, 0), {held}, {number})"
+                whole += _where(_both(mine, matters), store)
         test = f"if (_own0 <= _p) & (_p < _min(_end0, {array}.shape[0])):"
-        lines = single if overwritten else whole if inside else _either(whole, single)
-        return [f"_p = _first + {turn - version.lag}", test, *indented(lines)]
+        return [f"_p = _first + {turn - version.lag}", test, *indented(whole if inside else _either(whole, single))]
 
     def _cells(self) -> Iterator[Cell]:
         return itertools.product(range(self.rows), range(COLUMNS))
@@ -372,11 +370,12 @@ class StreamCode(TileCode):
             ]
         for version in loaded.values():
             held = _held(version, self._turned(version, turn, 0))
-            if self._is_ahead(version):
+            overwritten = inside and version.key in self.stencils.overwritten
+            if not overwritten:
                 lines += [f"{held}[{cell}] = {_next(version)}[{cell}]" for cell in range(self.rows * COLUMNS)]
-                lines += self._load(version, _next(version), f"_first + {turn + 1 - version.lag}", inside=inside)
-            elif not inside:
-                lines += self._load(version, held, f"_first + {turn - version.lag}", inside=inside)
+            # Behind planes that loops store to everywhere there may be others.
+            if not overwritten or turn == self._planes - 1:
+                lines += self._load(version, f"_first + {turn + 1 - version.lag}", inside=inside and not overwritten)
             lines += self._share(version, turn)
         for step in steps:
             if not inside:
@@ -440,6 +439,14 @@ class StreamCode(TileCode):
         given += [_seen(number, *at) for at in sweep.others()]
         given += [_held(version, self._turned(version, turn, 0)) for version in step.after.values()]
         return [*given, *self.passed(stage)]
+
+
+def _where(test: str, line: str) -> list[str]:
+    return [f"if {test}: {line}"] if test else [line]
+
+
+def _both(test: str, other: str) -> str:
+    return f"{test} & ({other})" if other else test
 
 
 def _either(whole: list[str], single: list[str]) -> list[str]:
