@@ -25,6 +25,8 @@ else:
     _Context = object
 
 _SHORT = ir.IntType(32)
+# The address space of global memory.
+_GLOBAL = 1
 
 
 class ElementAddressing(_Context):
@@ -181,8 +183,11 @@ def _vector(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.
         index = types.BaseTuple.from_types(tuple(indices))
         place = context.make_tuple(builder, index, args[1:])
     first = _element(context, builder, (array, index), (args[0], place))
-    vector = ir.VectorType(first.type.pointee, VECTOR).as_pointer()
-    return builder.bitcast(first, vector), _vector_bytes(context, array)
+    vector = builder.bitcast(first, ir.VectorType(first.type.pointee, VECTOR).as_pointer())
+    if array.ndim > 1:
+        # Shared memory has arrays of one axis. Without it a load would wait for stores there, if NVVM knows not where it is from.
+        vector = builder.addrspacecast(vector, ir.PointerType(vector.type.pointee, _GLOBAL))
+    return vector, _vector_bytes(context, array)
 
 
 def _elements(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.Value]) -> list[ir.Value]:

@@ -39,7 +39,7 @@ ACROSS = WARP * COLUMNS
 # bytes of all tiled arrays from which it pays.
 PLANES = 64
 SWEEPS = 4
-SHAPES = ((16, 2, 420), (16, 1, 420))
+SHAPES = ((12, 2, 480), (16, 2, 260), (16, 1, 260))
 LARGE = 1 << 26
 
 
@@ -224,11 +224,11 @@ class StreamCode(TileCode):
             lines += self._load(version, f"_from0 - {version.lag}", inside=False)
         ends = ", ".join(f"{self.ends(key)[0]}.shape[0]" for key in self.stencils.leaves)
         lines.append(f"_steps = _min(_end0, _max({ends}, 0)) + {max(each.lag for each in versions)} - _from0")
-        lines += [f"_deep = {self._inside()}", f"for _round in _range(-(-_steps // {self._planes})):"]
-        lines.append(f"    _first = _from0 + _round * {self._planes}")
-        for test, inside in ((f"if _deep and {self._between()}:", True), ("else:", False)):
+        # Each has registers of its own: what tiles at edges ask and keep is nothing to the others.
+        for test, inside in ((f"if {self._inside()}:", True), ("else:", False)):
             turns = (self._turn(turn, loaded, steps, inside=inside) for turn in range(self._planes))
-            lines += indented([test, *indented([*itertools.chain.from_iterable(turns)])])
+            rounds = [f"_first = _from0 + _round * {self._planes}", *itertools.chain.from_iterable(turns)]
+            lines += [test, *indented([f"for _round in _range(-(-_steps // {self._planes})):", *indented(rounds)])]
         return [*shared_arrays(self.stencils.stages[0].task.span, memory), *self.where_it_runs(generated(*lines))]
 
     @property
@@ -265,30 +265,16 @@ class StreamCode(TileCode):
         return [*rows, *columns]
 
     def _inside(self) -> str:
-        """The code of whether all rows and columns of a tile are the loops' own, in as many sweeps as there may be."""
-        found = ["_vectors", f"_sweeps == {self.sweeps}"]
-        for axis, extent in [*enumerate(self.extents)][1:]:
-            found.append(f"_from{axis} >= 0")
-            found += [f"_from{axis} + {extent} <= {self.ends(key)[0]}.shape[{axis}]" for key in self.stencils.leaves]
-            for number, stage in enumerate(self.stencils.stages):
-                place, low, high = stage.places[axis], f"_low{number}_{axis}", f"_high{number}_{axis}"
-                if place.wraps is None and place.axis is not None:
-                    found += [f"{low} <= _from{axis}", f"_from{axis} + {extent} <= {high}"]
-                elif place.axis is None:
-                    found.append(f"({high} <= _from{axis} or _from{axis} + {extent} <= {low})")
-        return " and ".join(found)
-
-    def _between(self) -> str:
-        """The code of whether the same is true of all planes between ``_first`` and the last one that is loaded."""
-        before, after = max(each.lag for each in self._versions()), self._planes
-        found = [f"_first >= {before}", *(f"_first + {after} < {self.ends(key)[0]}.shape[0]" for key in self.stencils.leaves)]
+        """The code of whether all rows of a tile are the loops' own, in as many sweeps as there may be, and hold vectors."""
+        found, extent = ["_vectors", f"_sweeps == {self.sweeps}", "_from1 >= 0"], self.extents[1]
+        found += [f"_from1 + {extent} <= {self.ends(key)[0]}.shape[1]" for key in self.stencils.leaves]
         for number, stage in enumerate(self.stencils.stages):
-            place, low, high = stage.places[0], f"_low{number}_0", f"_high{number}_0"
+            place, low, high = stage.places[1], f"_low{number}_1", f"_high{number}_1"
             if place.wraps is None and place.axis is not None:
-                found += [f"{low} <= _first - {before}", f"_first + {after} < {high}"]
+                found += [f"{low} <= _from1", f"_from1 + {extent} <= {high}"]
             elif place.axis is None:
-                found.append(f"({high} <= _first - {before} or _first + {after} < {low})")
-        return " and ".join(dict.fromkeys(found))
+                found.append(f"({high} <= _from1 or _from1 + {extent} <= {low})")
+        return " and ".join(found)
 
     def _where_loaded(self, version: Version) -> list[str]:
         """Lines that say which rows and columns a thread loads, and which of them it stores in the end.
@@ -307,36 +293,35 @@ class StreamCode(TileCode):
         whole = f"_x % {extent}" if 2 in self.stencils.wraps else f"_max(_min(_x, {extent} - {COLUMNS}), 0)"
         return [*lines, f"_whole_{name} = _assume_ge({whole}, 0)"]
 
-    def _matters(self, version: Version, cells: list[Cell]) -> str:
+    def _matters(self, version: Version, cells: list[Cell], *, inside: bool) -> str:
         """The code of whether some cells count in plane ``_p``: the first iteration behind a pass, or in it, stores not to all."""
         stage = self.stencils.overwritten.get(version.key)
         if stage is None:
             return ""
         number = self.stencils.stages.index(stage)
-        places = [(axis, cell[axis - 1]) for cell in cells for axis in (1, 2)]
-        stored = dict.fromkeys([_guard(stage, number, 0, "_p"), *(_in(number, axis, at) for axis, at in places)])
-        return f"not ({' & '.join(stored)})"
+        stored = [_guard(stage, number, 0, "_p"), *(_in(number, 1, row) for row, _ in cells if not inside)]
+        stored += [_in(number, 2, column) for _, column in cells]
+        return f"not ({' & '.join(dict.fromkeys(stored))})"
 
     def _load(self, version: Version, plane: str, *, inside: bool) -> list[str]:
         """Lines that load what a thread owns of the next plane, or what is closest to that, as far as it counts."""
         array, name, held = self.ends(version.key)[0], version.name, _next(version)
-        lines = [f"_p = {plane}", f"_i = {'_assume_ge(_p, 0)' if inside else self.present(array, 0, '_p')}"]
+        lines = [f"_p = {plane}", f"_i = {self.present(array, 0, '_p')}"]
         single, whole = [], []
         for number, (row, column) in enumerate(self._cells()):
             load = f"{held}[{number}] = {array}[_i, _at1_{name}_{row}, _at2_{name}_{column}]"
-            single += _where(self._matters(version, [(row, column)]), load)
+            single += _where(self._matters(version, [(row, column)], inside=inside), load)
             if not column:
-                matters = self._matters(version, [(row, each) for each in range(COLUMNS)])
-                whole += _where(matters, f"_load_vector({held}, {number}, {array}, _i, _at1_{name}_{row}, _whole_{name})")
+                at = f"_assume_ge(_y + {row}, 0)" if inside else f"_at1_{name}_{row}"
+                matters = self._matters(version, [(row, each) for each in range(COLUMNS)], inside=inside)
+                whole += _where(matters, f"_load_vector({held}, {number}, {array}, _i, {at}, _whole_{name})")
         if version.key in self.stencils.overwritten:
-            # What is loaded anew everywhere lives no longer.
+            # What no loop looks at lives no longer.
             lines += [f"{held}[{number}] = {_zero(version.key)}" for number in range(self.rows * COLUMNS)]
         return [*lines, *(whole if inside else _either(whole, single))]
 
     def _store(self, version: Version, turn: int, *, inside: bool) -> list[str]:
         """Lines that store what the tile owns of a plane."""
-        if inside and version.key in self.stencils.overwritten:
-            return []
         array, first = self.ends(version.key)[1], f"{version.key.lstrip('_')}_0"
         held = _held(version, self._turned(version, turn, 0))
         single, whole = [], []
@@ -344,9 +329,9 @@ class StreamCode(TileCode):
             mine = f"_mine1_{first}_{row} & _mine2_{first}_{column}"
             at = f"_assume_ge(_p, 0), _assume_ge(_y + {row}, 0)"
             store = f"{array}[{at}, _assume_ge(_x + {column}, 0)] = {held}[{number}]"
-            single += _where(_both(mine, self._matters(version, [(row, column)])), store)
+            single += _where(_both(mine, self._matters(version, [(row, column)], inside=inside)), store)
             if not column:
-                matters = self._matters(version, [(row, each) for each in range(COLUMNS)])
+                matters = self._matters(version, [(row, each) for each in range(COLUMNS)], inside=inside)
                 store = f"_store_vector({array}, {at}, _assume_ge(_x, 0), {held}, {number})"
                 whole += _where(_both(mine, matters), store)
         test = f"if (_own0 <= _p) & (_p < _min(_end0, {array}.shape[0])):"
@@ -370,17 +355,12 @@ class StreamCode(TileCode):
             ]
         for version in loaded.values():
             held = _held(version, self._turned(version, turn, 0))
-            overwritten = inside and version.key in self.stencils.overwritten
-            if not overwritten:
-                lines += [f"{held}[{cell}] = {_next(version)}[{cell}]" for cell in range(self.rows * COLUMNS)]
-            # Behind planes that loops store to everywhere there may be others.
-            if not overwritten or turn == self._planes - 1:
-                lines += self._load(version, f"_first + {turn + 1 - version.lag}", inside=inside and not overwritten)
+            lines += [f"{held}[{cell}] = {_next(version)}[{cell}]" for cell in range(self.rows * COLUMNS)]
+            lines += self._load(version, f"_first + {turn + 1 - version.lag}", inside=inside)
             lines += self._share(version, turn)
         for step in steps:
-            if not inside:
-                guard = _guard(step.stage, step.number, 0, f"(_first + {turn - step.lag})")
-                lines.append(f"_active = {guard} & (_sweeps > {step.sweep})")
+            active = _guard(step.stage, step.number, 0, f"(_first + {turn - step.lag})")
+            lines.append(f"_active = {active}" if inside else f"_active = {active} & (_sweeps > {step.sweep})")
             lines += self._look(step, turn)
             lines.append(f"{_cells_name(step.number)}({', '.join(self._given(step, turn, inside=inside))})")
             for version in step.after.values():
@@ -424,12 +404,11 @@ class StreamCode(TileCode):
     def _given(self, step: Step, turn: int, *, inside: bool) -> list[str]:
         """What a step is called with, as ``PlaneSweep.taken`` names it."""
         number, stage, sweep = step.number, step.stage, self._sweep(step.stage)
-        given = [f"_first + {turn - step.lag}", "_y", "_x"]
-        if inside:
-            given += [str(stage.is_everywhere)] * (1 + self.rows + COLUMNS)
-        else:
-            given += ["_active", *(_in(number, 1, row) for row in range(self.rows))]
-            given += [_in(number, 2, column) for column in range(COLUMNS)]
+        given = [f"_first + {turn - step.lag}", "_y", "_x", "_active"]
+        # A loop along an edge that a tile is far from stores in no row of it.
+        rows = [str(stage.places[1].axis is not None)] * self.rows
+        given += rows if inside else [_in(number, 1, row) for row in range(self.rows)]
+        given += [_in(number, 2, column) for column in range(COLUMNS)]
         for axis, place in enumerate(stage.places):
             bounds = ("_low", "_high") if place.wraps is None else ("_extent",)
             given += [f"{bound}{number}_{axis}" for bound in bounds]
