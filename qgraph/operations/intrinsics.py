@@ -285,8 +285,8 @@ VECTOR = 4
 def load_vector(to: Any, first: int, array: Any, *index: int) -> None:
     """``VECTOR`` elements of ``array``, from ``index`` on along the last axis, to those of ``to`` from ``first`` on.
 
-    ``array`` is contiguous, in global memory if it has several axes, and the first of the elements is aligned as all of them are
-    together, to 16 bytes at most.
+    ``array`` is contiguous, and in global memory if it has several axes. The first of the elements is aligned as all of them
+    are together, to 16 bytes at most.
     """
     *outer, last = index
     to[first : first + VECTOR] = array[(*outer, slice(last, last + VECTOR))]

@@ -17,7 +17,7 @@ COUNTS = (1, 6, 13, 24)
 def arrays_of_any_size(monkeypatch):
     """No array is too small for tiles, and no loop too slow."""
     monkeypatch.setattr(overlapped_tiles, "STREAM_LARGE", 0)
-    monkeypatch.setattr(overlapped_tiles, "BLOCK_GAIN", 0)
+    monkeypatch.setattr(overlapped_tiles, "STREAM_GAIN", 0)
 
 
 def compared(function, arrays, counts, **options):
@@ -33,7 +33,7 @@ def compared(function, arrays, counts, **options):
 
 
 @pytest.mark.parametrize("function", PROGRAMS)
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
 def test_as_plain_loops(function, dtype):
     for shape, count in zip(SHAPES, COUNTS, strict=True):
         arrays = [np.random.default_rng(k).integers(0, 1000, shape).astype(dtype) for k in range(2)]
@@ -54,9 +54,8 @@ def heat(u, v, n):
         u, v = v, u
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_floats_within_contraction(dtype):
-    arrays = [np.random.default_rng(k).random(SHAPES[0]).astype(dtype) for k in range(2)]
+def test_floats_within_contraction():
+    arrays = [np.random.default_rng(k).random(SHAPES[0], np.float32) for k in range(2)]
     kernel = qgraph.kernel(backend="cuda", fuse=True)(heat)
     mine, theirs = [qgraph.asarray(array, backend="cuda") for array in arrays], [array.astype(np.float64) for array in arrays]
     assert "in two passes over memory" in str(kernel.plan(*mine, 13))
@@ -64,20 +63,14 @@ def test_floats_within_contraction(dtype):
     inside, shifted = (slice(1, -1),) * 3, [slice(1, -1), slice(None, -2), slice(2, None)]
     for _ in range(13):
         u, v = theirs
-        around = sum(
-            u[tuple(shifted[way] if axis == along else slice(1, -1) for axis in range(3))]
-            for along in range(3)
-            for way in (1, 2)
-        )
-        v[inside] = u[inside] + 0.1 * (around - 6 * u[inside])
+        places = [
+            [shifted[way] if axis == along else slice(1, -1) for axis in range(3)] for along in range(3) for way in (1, 2)
+        ]
+        v[inside] = u[inside] + 0.1 * (sum(u[tuple(place)] for place in places) - 6 * u[inside])
         theirs = [v, u]
-    u, v = theirs
-    found = [qgraph.to_numpy(each) for each in mine]
     # Names change places, and an odd number of times.
-    for one, other in zip(found, (v, u), strict=True):
-        np.testing.assert_allclose(
-            one, other, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-5 if dtype == np.float32 else 1e-12
-        )
+    for one, other in zip(map(qgraph.to_numpy, mine), reversed(theirs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_begin_anywhere():

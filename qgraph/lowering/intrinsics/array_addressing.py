@@ -185,7 +185,7 @@ def _vector(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.
     first = _element(context, builder, (array, index), (args[0], place))
     vector = builder.bitcast(first, ir.VectorType(first.type.pointee, VECTOR).as_pointer())
     if array.ndim > 1:
-        # Shared memory has arrays of one axis. Without it a load would wait for stores there, if NVVM knows not where it is from.
+        # Shared memory has arrays of one axis. NVVM may not see where others are from, and a load would wait for stores there.
         vector = builder.addrspacecast(vector, ir.PointerType(vector.type.pointee, _GLOBAL))
     return vector, _vector_bytes(context, array)
 

@@ -53,6 +53,7 @@ from qgraph.lowering.loops.going_beyond import may_go_beyond
 from qgraph.lowering.loops.iterations_together import runs_together
 from qgraph.lowering.loops.repeated_bodies import in_turns, left_of
 from qgraph.lowering.loops.stencils import LEAST_EXTENT, NotTiled, Stage, Stencils, stencils_in, stencils_of
+from qgraph.lowering.loops.streamed_tiles import GAIN as STREAM_GAIN
 from qgraph.lowering.loops.streamed_tiles import LARGE as STREAM_LARGE
 from qgraph.lowering.loops.streamed_tiles import StreamCode
 from qgraph.lowering.loops.tile_codegen import Attempt, TileCode, reduction_code
@@ -241,8 +242,9 @@ class _Tiler:
         forms = [(gain(code), code) for code in codes]
         most = max(times for times, _ in forms)
         times, code = next(form for form in forms if form[0] >= BLOCK_NEAR * most)
-        if times < BLOCK_GAIN:
-            raise NotTiled(f"tiles, {code.where}, would take about {1 / times:.1f} times as long")
+        least = BLOCK_GAIN if len(stencils.axes) == 2 else STREAM_GAIN
+        if times < least:
+            raise NotTiled(f"tiles, {code.where}, would be about {times:.1f} times as fast, and do from {least} on")
         return code
 
     def _in_blocks(self, stencils: Stencils, code: BlockCode) -> list[BlockCode]:

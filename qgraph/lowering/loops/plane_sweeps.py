@@ -18,7 +18,7 @@ from qgraph.lowering.codegen.task_codegen import BUILTINS, make_function
 from qgraph.lowering.loops.iterations_together import Cell, subscripts
 from qgraph.lowering.loops.plane_schedule import from_anchor
 from qgraph.lowering.loops.stencils import Stage
-from qgraph.lowering.loops.tile_codegen import InTile, TileCode, real
+from qgraph.lowering.loops.tile_codegen import InTile, TileCode, fixed, real, wraps_at
 from qgraph.records import dataclass
 from qgraph.source import copied
 
@@ -173,6 +173,33 @@ class _Stored(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """An element that an iteration looks at."""
         return self._element(node) if id(node) in self._elements else self.generic_visit(node)
+
+
+def stores_at(stage: Stage, number: int, axis: int, index: str) -> str:
+    """The code of whether a loop stores elements with an ``index`` along ``axis``."""
+    if stage.places[axis].wraps is not None:
+        return "True"
+    return f"({index} >= _low{number}_{axis}) & ({index} < _high{number}_{axis})"
+
+
+def bounds(stage: Stage, number: int) -> list[str]:
+    """Lines that say from where to where a loop stores along each axis, or where that begins again."""
+    lines = []
+    for axis, (place, first) in enumerate(zip(stage.places, stage.anchor, strict=True)):
+        if place.wraps is not None:
+            lines.append(f"_extent{number}_{axis} = {wraps_at(stage, axis)}")
+        elif place.axis is None:
+            lines.append(f"_low{number}_{axis}, _high{number}_{axis} = {fixed(place)}, {fixed(place)} + 1")
+        else:
+            each = stage.task.axes[place.axis]
+            lines.append(f"_low{number}_{axis} = {ast.unparse(each.start)} + {first}")
+            lines.append(f"_high{number}_{axis} = _low{number}_{axis} + {ast.unparse(each.count)}")
+    return lines
+
+
+def in_place(number: int, axis: int, place: int) -> str:
+    """Whether a loop stores in a row, or a column, of a thread."""
+    return f"_in{number}_{axis}_{place}"
 
 
 def _own(name: str, dz: int) -> str:

@@ -25,22 +25,28 @@ from qgraph.lowering.codegen.generated_names import Statements, generated, inden
 from qgraph.lowering.codegen.task_codegen import BUILTINS
 from qgraph.lowering.loops.iterations_together import Cell, assigns_alone, is_short
 from qgraph.lowering.loops.plane_schedule import Step, Version, from_anchor, schedule
-from qgraph.lowering.loops.plane_sweeps import PlaneSweep, of_plane
+from qgraph.lowering.loops.plane_sweeps import PlaneSweep, bounds, in_place, of_plane, stores_at
 from qgraph.lowering.loops.register_tiles import computes_indices
 from qgraph.lowering.loops.stencils import NotTiled, Stage
-from qgraph.lowering.loops.tile_codegen import TileCode, element_type, fixed, wraps_at
+from qgraph.lowering.loops.tile_codegen import TileCode, element_type
 from qgraph.operations import intrinsics
 from qgraph.records import dataclass
 
 # Columns of a thread, and of a tile: those of a warp.
 COLUMNS = intrinsics.VECTOR
 ACROSS = WARP * COLUMNS
-# Planes of a tile, the most sweeps of a pass, warps of a block with the rows of a thread and the bytes that it may keep, and
-# bytes of all tiled arrays from which it pays.
+# Bytes of an element, planes of a tile, the most sweeps of a pass, warps of a block, rows of a thread, and bytes that it may
+# keep. Measured on an H200, seven points: with 16 warps, or with three rows, registers were spilled, and a sweep took about
+# twice as long; with float64 it took longer than without tiles, in four shapes.
+_BYTES = 4
 PLANES = 64
 SWEEPS = 4
-SHAPES = ((12, 2, 480), (16, 2, 260), (16, 1, 260))
-LARGE = 1 << 26
+WARPS, ROWS, HELD = 12, 2, 480
+# Bytes of all tiled arrays from which it pays, and how many times as fast tiles must be at least, as `gain` estimates: seven
+# points at 256^3 49 us instead of 54 (estimated 1.7 x), at 512^3 228 instead of 394; two arrays in place 115 instead of 173,
+# and 543 instead of 1338 (1.4 x); four corners, estimated 1.2 x, 85 instead of 53.
+LARGE = 1 << 27
+GAIN = 1.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,8 @@ class StreamCode(TileCode):
             kind = self.arrays[leaf]
             if kind.layout != "C":
                 raise NotTiled("arrays with three axes are not contiguous")
-            if np.dtype(kind.dtype).kind not in "iuf" or kind.dtype == "float16":
-                raise NotTiled(f"arrays with three axes have elements of type {kind.dtype}")
+            if np.dtype(kind.dtype).kind not in "iuf" or np.dtype(kind.dtype).itemsize != _BYTES:
+                raise NotTiled(f"arrays with three axes have elements of {kind.dtype}: tiles pay for those of {_BYTES} bytes")
         for stage in self.stencils.stages:
             line, body = f"line {stage.task.span.line}", stage.task.body
             plain = assigns_alone(body) and not any(isinstance(each, ast.If) for each in body)
@@ -85,12 +91,11 @@ class StreamCode(TileCode):
             *before, across = self.stencils.halo(sweeps)
             # Vectors begin at multiples of their length.
             halo = *before, -(-across // COLUMNS) * COLUMNS
-            for warps, rows, held in SHAPES if sweeps > 1 else ():
-                extents = PLANES + 2 * halo[0], warps * rows, ACROSS
-                tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
-                code = replace(self, sweeps=sweeps, rows=rows, tile=tile, halo=halo)
-                if min(tile) > 0 and code._is_short() and code.held <= held and code.used <= shared:
-                    found.append(code)
+            extents = PLANES + 2 * halo[0], WARPS * ROWS, ACROSS
+            tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
+            code = replace(self, sweeps=sweeps, rows=ROWS, tile=tile, halo=halo)
+            if sweeps > 1 and min(tile) > 0 and code._is_short() and code.held <= HELD and code.used <= shared:
+                found.append(code)
         if not found:
             arrays = len(self.stencils.leaves)
             raise NotTiled(f"planes of its {arrays} arrays do not fit into registers and shared memory, in {SWEEPS} iterations")
@@ -216,7 +221,7 @@ class StreamCode(TileCode):
         arrays = dict.fromkeys(name for key in self.stencils.leaves for name in self.ends(key))
         lines.append("_vectors = " + " and ".join(f"_holds_vectors({name})" for name in arrays))
         for number, stage in enumerate(self.stencils.stages):
-            lines += [*_bounds(stage, number), *self._where_inside(number, stage)]
+            lines += [*bounds(stage, number), *self._where_inside(number, stage)]
         lines += self._registers()
         loaded, steps = self._schedule()
         for version in loaded.values():
@@ -260,8 +265,10 @@ class StreamCode(TileCode):
 
     def _where_inside(self, number: int, stage: Stage) -> list[str]:
         """Lines that say in which rows and columns of a thread a loop stores."""
-        rows = (f"{_in(number, 1, row)} = {_guard(stage, number, 1, f'_y + {row}')}" for row in range(self.rows))
-        columns = (f"{_in(number, 2, column)} = {_guard(stage, number, 2, f'_x + {column}')}" for column in range(COLUMNS))
+        rows = (f"{in_place(number, 1, row)} = {stores_at(stage, number, 1, f'_y + {row}')}" for row in range(self.rows))
+        columns = (
+            f"{in_place(number, 2, column)} = {stores_at(stage, number, 2, f'_x + {column}')}" for column in range(COLUMNS)
+        )
         return [*rows, *columns]
 
     def _inside(self) -> str:
@@ -294,13 +301,13 @@ class StreamCode(TileCode):
         return [*lines, f"_whole_{name} = _assume_ge({whole}, 0)"]
 
     def _matters(self, version: Version, cells: list[Cell], *, inside: bool) -> str:
-        """The code of whether some cells count in plane ``_p``: the first iteration behind a pass, or in it, stores not to all."""
+        """The code of whether some cells count in plane ``_p``: the next iteration does not store all of them."""
         stage = self.stencils.overwritten.get(version.key)
         if stage is None:
             return ""
         number = self.stencils.stages.index(stage)
-        stored = [_guard(stage, number, 0, "_p"), *(_in(number, 1, row) for row, _ in cells if not inside)]
-        stored += [_in(number, 2, column) for _, column in cells]
+        stored = [stores_at(stage, number, 0, "_p"), *(in_place(number, 1, row) for row, _ in cells if not inside)]
+        stored += [in_place(number, 2, column) for _, column in cells]
         return f"not ({' & '.join(dict.fromkeys(stored))})"
 
     def _load(self, version: Version, plane: str, *, inside: bool) -> list[str]:
@@ -359,7 +366,7 @@ class StreamCode(TileCode):
             lines += self._load(version, f"_first + {turn + 1 - version.lag}", inside=inside)
             lines += self._share(version, turn)
         for step in steps:
-            active = _guard(step.stage, step.number, 0, f"(_first + {turn - step.lag})")
+            active = stores_at(step.stage, step.number, 0, f"(_first + {turn - step.lag})")
             lines.append(f"_active = {active}" if inside else f"_active = {active} & (_sweeps > {step.sweep})")
             lines += self._look(step, turn)
             lines.append(f"{_cells_name(step.number)}({', '.join(self._given(step, turn, inside=inside))})")
@@ -407,11 +414,11 @@ class StreamCode(TileCode):
         given = [f"_first + {turn - step.lag}", "_y", "_x", "_active"]
         # A loop along an edge that a tile is far from stores in no row of it.
         rows = [str(stage.places[1].axis is not None)] * self.rows
-        given += rows if inside else [_in(number, 1, row) for row in range(self.rows)]
-        given += [_in(number, 2, column) for column in range(COLUMNS)]
+        given += rows if inside else [in_place(number, 1, row) for row in range(self.rows)]
+        given += [in_place(number, 2, column) for column in range(COLUMNS)]
         for axis, place in enumerate(stage.places):
-            bounds = ("_low", "_high") if place.wraps is None else ("_extent",)
-            given += [f"{bound}{number}_{axis}" for bound in bounds]
+            ends = ("_low", "_high") if place.wraps is None else ("_extent",)
+            given += [f"{end}{number}_{axis}" for end in ends]
         for name, dz in sweep.own():
             version = step.before[name]
             given.append(_held(version, self._turned(version, turn, step.lag - version.lag - dz)))
@@ -431,33 +438,6 @@ def _both(test: str, other: str) -> str:
 def _either(whole: list[str], single: list[str]) -> list[str]:
     """Lines that move vectors where rows hold such, and else elements."""
     return ["if _vectors:", *indented(whole), "else:", *indented(single)]
-
-
-def _guard(stage: Stage, number: int, axis: int, index: str) -> str:
-    """The code of whether a loop stores elements with an ``index`` along ``axis``."""
-    if stage.places[axis].wraps is not None:
-        return "True"
-    return f"({index} >= _low{number}_{axis}) & ({index} < _high{number}_{axis})"
-
-
-def _bounds(stage: Stage, number: int) -> list[str]:
-    """Lines that say from where to where a loop stores along each axis, or where that begins again."""
-    lines = []
-    for axis, (place, first) in enumerate(zip(stage.places, stage.anchor, strict=True)):
-        if place.wraps is not None:
-            lines.append(f"_extent{number}_{axis} = {wraps_at(stage, axis)}")
-        elif place.axis is None:
-            lines.append(f"_low{number}_{axis}, _high{number}_{axis} = {fixed(place)}, {fixed(place)} + 1")
-        else:
-            each = stage.task.axes[place.axis]
-            lines.append(f"_low{number}_{axis} = {ast.unparse(each.start)} + {first}")
-            lines.append(f"_high{number}_{axis} = _low{number}_{axis} + {ast.unparse(each.count)}")
-    return lines
-
-
-def _in(number: int, axis: int, place: int) -> str:
-    """Whether a loop stores in a row, or a column, of a thread."""
-    return f"_in{number}_{axis}_{place}"
 
 
 def _zero(key: str) -> str:
