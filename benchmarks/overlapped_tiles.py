@@ -5,6 +5,7 @@ On a GPU: what loops take with ``fuse=True`` and without, beside CUDA C, which h
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -26,6 +27,9 @@ WANTED_FROM, WANTED = 4096, 2.0
 # On a GPU: times what C in tiles takes at most, and the bandwidth of a copy at least, effectively.
 GPU_SIZES = (2048, 4096, 8192)
 WANTED_OF_C, WANTED_OF_COPY = 1.25, 2.0
+# The same of n x n x n, and how many times as fast as without tiles: what PERKS gains over a launch a sweep (Zhang et al., ICS
+# 2023).
+SIZES_OF_THREE, WANTED_OF_THREE = (256, 384, 512), 1.24
 
 
 def jacobi(u, v, n):
@@ -72,15 +76,35 @@ def converging(u, v, n):
         sweeps += 1
 
 
+def averaged(u, v, n):
+    """Six points of three axes; the arrays change places."""
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            along = u[i - 1, j, k] + u[i + 1, j, k] + u[i, j - 1, k] + u[i, j + 1, k] + u[i, j, k - 1] + u[i, j, k + 1]
+            v[i, j, k] = 0.16666667 * along
+        u, v = v, u
+
+
+def waves(e, h, n):
+    """Two arrays of three axes in place, two loops."""
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange(e.shape[0] - 1, e.shape[1] - 1, e.shape[2] - 1):
+            h[i, j, k] += 0.1 * (e[i + 1, j, k] + e[i, j + 1, k] + e[i, j, k + 1] - 3.0 * e[i, j, k])
+        for i, j, k in qgraph.ndrange((1, e.shape[0]), (1, e.shape[1]), (1, e.shape[2])):
+            e[i, j, k] += 0.1 * (3.0 * h[i, j, k] - h[i - 1, j, k] - h[i, j - 1, k] - h[i, j, k - 1])
+
+
 PROGRAMS: dict[str, tuple[Callable[..., None], int]] = {
     "jacobi": (jacobi, 2),
     "converging": (converging, 2),
     "heat": (heat, 2),
     "fdtd": (fdtd, 3),
 }
+# Arrays with three axes: on a CPU they have no tiles.
+PROGRAMS_OF_THREE: dict[str, tuple[Callable[..., None], int]] = {"averaged": (averaged, 2), "waves": (waves, 2)}
 VERSIONS = ("plain", "tiles")
 # Arrays that a sweep at least reads or writes.
-MOVED = {"jacobi": 2, "converging": 2, "heat": 2, "fdtd": 6}
+MOVED = {"jacobi": 2, "converging": 2, "heat": 2, "fdtd": 6, "averaged": 2, "waves": 4}
 GPU_COLUMNS = ("plain", "fused", "form", "C plain", "C tiles", "C shape", "GB/s", "copy GB/s")
 
 
@@ -109,33 +133,48 @@ def _on_cpu(quick: bool) -> Answer:
 
 
 def _on_gpu(quick: bool) -> Answer:
-    columns = ("program", "dtype", "n", *GPU_COLUMNS)
+    columns = ("program", "dtype", "axes", "n", *GPU_COLUMNS)
     answer = Answer("overlapped_tiles", "CUDA: several sweeps a pass over memory, us a sweep", columns)
     if not raw_tiles.unchanged():
         raise AssertionError("the program in C is not the one that results are compared with")
-    for n in GPU_SIZES[:1] if quick else GPU_SIZES:
-        for program, (function, count) in PROGRAMS.items():
-            arrays = [np.random.default_rng(k).random((n, n)).astype(np.float32) for k in range(count)]
-            row = {"program": program, "dtype": "float32", "n": n, **gpu_times(function, arrays)}
+    for axes, sizes, programs in ((2, GPU_SIZES, PROGRAMS), (3, SIZES_OF_THREE, PROGRAMS_OF_THREE)):
+        for n, (program, (function, count)) in itertools.product(sizes[:1] if quick else sizes, programs.items()):
+            arrays = [np.random.default_rng(k).random((n,) * axes, np.float32) for k in range(count)]
+            shape = " x ".join([str(n)] * axes)
+            row = {"program": program, "dtype": "float32", "axes": axes, "n": n, **gpu_times(function, arrays)}
             fused = row["fused"]["median"]
-            row["GB/s"] = round(MOVED[program] * 4 * n * n / fused / 1e3, 1)
+            row["GB/s"] = round(MOVED[program] * 4 * n**axes / fused / 1e3, 1)
             try:
-                row["copy GB/s"] = round(raw_tiles.copy_rate(n), 1)
-                plain, tiles = raw_tiles.jacobi(n) if program == "jacobi" else ({}, {})
-                tiles = raw_tiles.converging(n, ITERATIONS) if program == "converging" else tiles
+                row["copy GB/s"] = round(raw_tiles.copy_rate(round(n ** (axes / 2))), 1)
+                plain, tiles = in_c(program, n)
             except raw_c.Missing as missing:
                 answer.missing[f"CUDA C, {program}, {n}"] = str(missing)
                 plain, tiles = {}, {}
             if tiles:
                 row |= {"C tiles": tiles["microseconds"], "C shape": tiles["shape"]}
                 row |= {"C plain": plain["microseconds"]} if plain else {}
-                what = f"{program}, {n} x {n}, times what C in tiles takes"
+                what = f"{program}, {shape}, times what C in tiles takes"
                 answer.targets.append(Target(what, fused / tiles["microseconds"], "<=", WANTED_OF_C, "x"))
             if "copy GB/s" in row and program in ("jacobi", "fdtd") and n >= WANTED_FROM:
-                what = f"{program}, {n} x {n}, effective bandwidth over a copy's"
+                what = f"{program}, {shape}, effective bandwidth over a copy's"
                 answer.targets.append(Target(what, row["GB/s"] / row["copy GB/s"], ">=", WANTED_OF_COPY, "x"))
+            if axes > 2:
+                what = f"{program}, {shape}, times as fast as a sweep a pass"
+                answer.targets.append(Target(what, row["plain"]["median"] / fused, ">=", WANTED_OF_THREE, "x"))
             answer.rows.append(row)
     return answer
+
+
+def in_c(program: str, n: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What CUDA C takes for a program, plain and in tiles, where it has the program."""
+    match program:
+        case "jacobi":
+            return raw_tiles.jacobi(n)
+        case "converging":
+            return {}, raw_tiles.converging(n, ITERATIONS)
+        case "averaged":
+            return raw_tiles.averaged(n)
+    return {}, {}
 
 
 def gpu_times(function: Callable[..., None], host: list[np.ndarray], backend: str = "cuda") -> dict[str, Any]:
@@ -208,11 +247,12 @@ def draw(record: dict[str, Any], file: Path) -> None:
 
 
 def _draw_bandwidth(record: dict[str, Any], file: Path) -> None:
+    """Of arrays with two axes."""
     figure, axes = plots.figure("CUDA: effective bandwidth of sweeps", record)
     for number, program in enumerate(PROGRAMS):
         rows = [row for row in record["rows"] if row["program"] == program]
         axes.plot([row["n"] for row in rows], [row["GB/s"] for row in rows], f"C{number}-", marker="o", label=program)
-    copies = {row["n"]: row["copy GB/s"] for row in record["rows"] if "copy GB/s" in row}
+    copies = {row["n"]: row["copy GB/s"] for row in record["rows"] if "copy GB/s" in row and row["program"] in PROGRAMS}
     axes.plot([*copies], [*copies.values()], ":", color="#7b8794", linewidth=1.2, label="a copy")
     for program, marker in (("jacobi", "s"), ("converging", "^")):
         rows = [row for row in record["rows"] if row["program"] == program and "C tiles" in row]
@@ -220,7 +260,7 @@ def _draw_bandwidth(record: dict[str, Any], file: Path) -> None:
         label = f"{program}, CUDA C in tiles"
         axes.plot([row["n"] for row in rows], rates, "--", color="#7b8794", marker=marker, label=label)
     # Room for the legend above all lines.
-    axes.set_ylim(0, 1.4 * max(row["GB/s"] for row in record["rows"]))
+    axes.set_ylim(0, 1.4 * max(row["GB/s"] for row in record["rows"] if row["program"] in PROGRAMS))
     axes.set_xlabel("n, arrays of n x n")
     axes.set_ylabel("GB/s, each array once a sweep")
     axes.legend(frameon=False, fontsize=9, ncol=2, loc="upper left")

@@ -1,4 +1,4 @@
-"""Runs raw_tiles.cu and raw_converging.cu: several sweeps for a pass over memory in CUDA C, and a copy; both are frozen."""
+"""Runs raw_tiles.cu, raw_converging.cu and raw_planes.cu: several sweeps for a pass over memory in CUDA C; all are frozen."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 from benchmarks import raw_c
 
-SOURCE, CONVERGING = (Path(__file__).resolve().with_name(name) for name in ("raw_tiles.cu", "raw_converging.cu"))
+SOURCE, CONVERGING, PLANES = (
+    Path(__file__).resolve().with_name(f"raw_{name}.cu") for name in ("tiles", "converging", "planes")
+)
 # What qgraph is measured against does not change beside it.
 SHA256 = {
     SOURCE: "c7d64f39061099a8c4ef18c3b607e51bb8c33a012767581efcf5bc58e2206aaa",
     CONVERGING: "b61b31e4a5a005a0c08a4a65b5e593e123bb9f70b89cbeb6d3a71dc995eeb764",
+    PLANES: "9d3067a059e11b44107107e0bb01a047cae033835436f5bca2c64e191899171d",
 }
 
 
@@ -25,6 +28,12 @@ def jacobi(n: int) -> tuple[dict[str, Any], dict[str, Any]]:
 def converging(n: int, sweeps: int) -> dict[str, Any]:
     """The same, until the most that a cell changes by says so, or for so many sweeps: of all tiles the quickest."""
     return min(raw_c.answers(CONVERGING, [str(n), str(sweeps)]), key=lambda row: row["microseconds"])
+
+
+def averaged(n: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The quickest plain sweep over ``n`` x ``n`` x ``n`` float32, six neighbours, and the quickest of all tiles."""
+    rows = sorted(raw_c.answers(PLANES, [str(n)]), key=lambda row: row["microseconds"])
+    return next(row for row in rows if row["sweeps"] == 1), next(row for row in rows if row["sweeps"] > 1)
 
 
 def copy_rate(n: int) -> float:
