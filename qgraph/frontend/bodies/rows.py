@@ -18,7 +18,7 @@ from qgraph.frontend.bodies.array_expressions import indices_in, refuse_masks
 from qgraph.frontend.bodies.row_elements import Line, in_lines, item_at, line_of, shape_along
 from qgraph.frontend.bodies.row_overlaps import Directions
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
+from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place, updated_in_place
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, is_place, known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, finished, operand, operands_of_reduction, summed, wider
@@ -341,7 +341,7 @@ class _Store(_Rows):
         update = isinstance(self._node, ast.AugAssign) and isinstance(computed, ast.BinOp)
         if update and element_type(scope, value) is None:
             assert isinstance(computed, ast.BinOp)
-            computed = word(scope, intrinsics.in_place, computed, computed.left)
+            computed = updated_in_place(scope, target, computed)
         place = copied(store)
         assert isinstance(place, ast.Subscript)
         place.ctx = ast.Store()

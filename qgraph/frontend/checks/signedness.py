@@ -19,6 +19,7 @@ from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
 from qgraph.ir.trees import operands_of
+from qgraph.operations import intrinsics
 from qgraph.operations.table import is_one_of, operation
 from qgraph.source import Span, children_of
 
@@ -49,7 +50,7 @@ def refuse_mixed_signs(program: Program) -> None:
     paths = {leaf.name: leaf.path for leaf in program.arrays_and_scalars}
     names = (value for task in program.tasks() for value in task.names.values())
     made = any(value is np.uint64 or isinstance(value, np.uint64) or _keeps(value) for value in names)
-    if not made and not any(type_.dtype == "uint64" for type_ in types.values()):
+    if not made and not any(type_.dtype.startswith("uint") for type_ in types.values()):
         return
     scalars: dict[str, Kinds] = {}
     # A scalar may be assigned after its use, in a loop around both.
@@ -214,6 +215,8 @@ class _Signs:
         arguments = [self._of(argument) for argument in node.args]
         function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
         self._refuse_negative(function, node.args)
+        if function is intrinsics.in_place_unsigned:
+            self._refuse_signed(node.args[0])
         match function:
             case Function():
                 return self._inside(function, arguments)
@@ -254,6 +257,15 @@ class _Signs:
                 f"the least of elements of type {dtype} and `{user_text(value, self._paths)}`, an int64, which may be negative",
                 Span.of(value, self._file),
                 hint=f"convert it, np.{dtype}(...), or use an array with a sign",
+            )
+
+    def _refuse_signed(self, computed: ast.expr) -> None:
+        """Raise where an array without signs is updated in place by an integer of NumPy's that has one."""
+        if isinstance(computed, ast.BinOp) and self._of(computed.right) & {"signed", "narrow"}:
+            raise KernelTypeError(
+                "elements without a sign are updated in place by an integer of NumPy's that has one",
+                Span.of(computed, self._file),
+                hint="NumPy refuses this too: write `x[...] = x[...] + k`, which converts, or int(k) for a Python integer",
             )
 
     def _inside(self, function: Function, arguments: list[Kinds]) -> Kinds:
