@@ -368,3 +368,44 @@ def by_other_integers(x, y, n, signed):
 
 def test_arrays_updated_in_place_by_pythons_integers_and_by_those_that_numpy_takes(check):
     check(by_other_integers, lambda: (np.arange(6, dtype=np.uint8).reshape(3, 2), np.arange(5), 3, np.zeros(4, np.int8)))
+
+
+def into_a_boolean_or_a_float(n, b, f, out):
+    for i in range(n.shape[0]):
+        out[i] = n[i] // max(b[i], f[i])
+
+
+def rest_of_an_integer_or_a_float(n, b, f, out):
+    for i in range(n.shape[0]):
+        t = n[i]
+        if b[i]:
+            t = f[i]
+        out[i] = np.remainder(n[i], t)
+
+
+def pair_of_an_integer_or_a_float(n, b, f, out):
+    for i in range(n.shape[0]):
+        out[i] = divmod(max(n[i], 0.5), n[i])[0]
+
+
+DIVIDED = [into_a_boolean_or_a_float, rest_of_an_integer_or_a_float, pair_of_an_integer_or_a_float]
+
+
+@pytest.mark.parametrize("function", DIVIDED)
+def test_a_division_of_what_may_be_integers_or_floats_is_refused(rig, function):
+    arguments = np.arange(3), np.zeros(3, np.bool_), np.arange(3.0), np.zeros(3)
+    with pytest.raises(qgraph.KernelTypeError, match=r"a division by zero depends on which: write float\(...\)"):
+        rig.kernel(function)(*map(rig.device, arguments))
+
+
+def integers_or_floats_divided(n, b, f, out):
+    for i in range(n.shape[0]):
+        t = max(n[i], 0.5)
+        out[i, 0] = t // 2 + t % -3 + n[i] / max(b[i], f[i] + 1)
+        out[i, 1] = t // f[i] + f[i] % t
+        out[i, 2] = n[i] // float(max(b[i], f[i])) + divmod(t, 4)[1]
+
+
+def test_divisions_of_which_one_operand_is_a_float(check):
+    with np.errstate(all="ignore"):
+        check(integers_or_floats_divided, lambda: (np.arange(3), np.ones(3, np.bool_), np.arange(3.0), np.full((3, 3), 77.0)))

@@ -69,6 +69,13 @@ def cases(args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         yield from itertools.product(*((*arg.kinds, arg.base) if isinstance(arg, Rounded) else (arg,) for arg in args))
 
 
+def integers_divided_by_zero(dividend: Any, divisor: Any) -> bool:
+    """Whether both may be integers, of which one may be a float, and the second 0."""
+    may_be_integers = all(isinstance(each, Rounded | types.Integer | types.Boolean) for each in (dividend, divisor))
+    never_zero = isinstance(divisor, types.IntegerLiteral) and divisor.literal_value != 0
+    return may_be_integers and not never_zero and (isinstance(dividend, Rounded) or isinstance(divisor, Rounded))
+
+
 def unfit(item: Any, integer: Any, text: str) -> str | None:
     """What to say of a number of which ``text`` makes an ``integer``, if it may stand for one with other digits."""
     if not isinstance(item, Rounded) or not isinstance(integer, types.Integer):
