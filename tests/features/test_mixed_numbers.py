@@ -409,3 +409,50 @@ def integers_or_floats_divided(n, b, f, out):
 def test_divisions_of_which_one_operand_is_a_float(check):
     with np.errstate(all="ignore"):
         check(integers_or_floats_divided, lambda: (np.arange(3), np.ones(3, np.bool_), np.arange(3.0), np.full((3, 3), 77.0)))
+
+
+def least_of_unsigned(u, m, out, whole):
+    t = min(u[0], m)
+    out[0, 0] = t
+    for i in range(u.shape[0]):
+        out[i, 1] = min(u[i], m)
+        out[i, 2] = min(m, u[i], 7) / 2 + (min(u[i], m) < 0) + 0.5 * min(u[i], m)
+        out[i, 3] = max(min(u[i], m), 0)
+        out[i, 4] = min(u[i], m, 2.5)
+        s = m
+        for j in range(2):
+            s = min(s, u[j])
+        whole[i] = s
+        for j in range(min(u[i], m)):
+            whole[i] += 10
+
+
+@pytest.mark.parametrize("m", [-3, 0, 2, 9])
+def test_the_least_of_a_uint64_and_a_python_integer_may_be_negative(check, m):
+    u = np.array([1, 5, 2**64 - 1], np.uint64)
+    check(least_of_unsigned, lambda: (u, m, np.full((3, 5), 77.0), np.full(3, 77)))
+
+
+def more_than_the_least(u, m, out):
+    for i in range(u.shape[0]):
+        out[i] = min(u[i], m) + 1
+
+
+def the_least_or_another(u, m, out):
+    for i in range(u.shape[0]):
+        t = min(u[i], m)
+        if i == 1:
+            t = u[i]
+        out[i] = t
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (more_than_the_least, "NumPy's uint64 or a Python integer.*depends on which"),
+        (the_least_or_another, "`t` is uint64 on one path"),
+    ],
+)
+def test_what_depends_on_which_of_the_two_is_the_least_is_refused(rig, function, message):
+    with pytest.raises(qgraph.KernelTypeError, match=message):
+        rig.kernel(function)(rig.device(np.ones(3, np.uint64)), -3, rig.device(np.zeros(3)))
