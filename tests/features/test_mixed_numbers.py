@@ -456,3 +456,65 @@ def the_least_or_another(u, m, out):
 def test_what_depends_on_which_of_the_two_is_the_least_is_refused(rig, function, message):
     with pytest.raises(qgraph.KernelTypeError, match=message):
         rig.kernel(function)(rig.device(np.ones(3, np.uint64)), -3, rig.device(np.zeros(3)))
+
+
+def less_an_element_by_path(x, c, f, out):
+    for i in range(x.shape[0]):
+        t = 0.5
+        if c[i]:
+            t = 8
+        out[i] = t - x[i]
+
+
+def more_than_the_greatest(x, c, f, out):
+    for i in range(x.shape[0]):
+        out[i] = x[i] + max(300, f[i])
+
+
+def less_than_a_sum(x, c, f, out):
+    for i in range(x.shape[0]):
+        s = 0
+        for j in range(i):
+            s = s + f[j]
+        out[i] = s - x[i]
+
+
+def a_quotient_of_the_greatest(x, c, f, out):
+    for i in range(x.shape[0]):
+        out[i] = x[i] // max(0, f[i])
+
+
+A_LITERAL = [less_an_element_by_path, more_than_the_greatest, less_than_a_sum, a_quotient_of_the_greatest]
+
+
+@pytest.mark.parametrize("function", A_LITERAL)
+def test_what_wraps_with_a_literal_and_not_with_a_float_is_refused(rig, function):
+    arguments = np.ones(3, np.int8), np.zeros(3, np.bool_), np.arange(3.0), np.zeros(3)
+    with pytest.raises(qgraph.KernelTypeError, match=r"(Python's \d+ or a float, as in max\(\d+, |a division by zero)"):
+        rig.kernel(function)(*map(rig.device, arguments))
+
+
+def literals_or_floats(x, c, f, out, whole):
+    for i in range(x.shape[0]):
+        t = 0.5
+        if c[i]:
+            t = 8
+        out[i, 0] = t * 1.5 + t / 2 + f[i] - t
+        out[i, 1] = x[i] // max(3, f[i]) + t // 3
+        s = 0
+        best = 0
+        for j in range(i):
+            s += f[j]
+            best = max(best, f[j])
+        out[i, 2] = s * x[i] + s
+        out[i, 3] = best + x[i]
+        whole[i] = t
+        whole[i] += np.int32(t) + int(s) * 2 + round(t)
+        if t and not s:
+            whole[i] += 100
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_literal_or_a_float_is_one_number_where_only_that_counts(check, dtype):
+    numbers, fractions = np.array([1, 5, 33, 90, 127], dtype), np.array([0.5, 1.5, 0.7, 3.5, 2.5])
+    check(literals_or_floats, lambda: (numbers, numbers % 2 == 0, fractions, np.full((5, 4), 77.0), np.zeros(5, np.int64)))
