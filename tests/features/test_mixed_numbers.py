@@ -313,63 +313,6 @@ def test_a_sum_of_narrow_integers_that_begins_with_a_float(rig):
     rig.check(sum_from_a_float, lambda: (np.full((4, 3), 127, np.int8), np.zeros(4)))
 
 
-def of_a_named_sum(x, y):
-    s = np.sum(y)
-    x += s
-
-
-def of_a_sum_on_a_path(x, y):
-    s = 3
-    if y[0] > 100:
-        s = np.sum(y)
-    x[1:] += s
-
-
-def of_a_loops_sum(x, y):
-    s = 0
-    for i in range(y.shape[0]):
-        s += y[i]
-    x[x == 0] += s
-
-
-def of_a_rows_sum(x, y):
-    for i in range(x.shape[0]):
-        s = np.sum(y)
-        x[i] += s
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
-@pytest.mark.parametrize("function", [of_a_named_sum, of_a_sum_on_a_path, of_a_loops_sum, of_a_rows_sum])
-def test_unsigned_arrays_are_not_updated_in_place_by_numpys_signed_integers(rig, function, dtype):
-    x, y = np.zeros((3, 2), dtype), np.arange(5)
-    with pytest.raises(qgraph.KernelTypeError, match="elements without a sign are updated in place"):
-        rig.kernel(function)(rig.device(x), rig.device(y))
-
-
-def by_other_integers(x, y, n, signed):
-    most = np.max(x)
-    x -= most
-    x += n
-    t = int(np.sum(y))
-    x += t
-    x += y.shape[0]
-    q = len(x) * 2
-    x += q
-    s = np.sum(y)
-    signed += s
-    for i in range(x.shape[0]):
-        k = np.max(x[i])
-        x[i] -= k
-        x[i] += i
-        for j in range(3):
-            r = j * 2
-            x[i] += r
-
-
-def test_arrays_updated_in_place_by_pythons_integers_and_by_those_that_numpy_takes(check):
-    check(by_other_integers, lambda: (np.arange(6, dtype=np.uint8).reshape(3, 2), np.arange(5), 3, np.zeros(4, np.int8)))
-
-
 def into_a_boolean_or_a_float(n, b, f, out):
     for i in range(n.shape[0]):
         out[i] = n[i] // max(b[i], f[i])
