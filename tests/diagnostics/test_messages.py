@@ -3099,7 +3099,7 @@ def a_loop_over_pairs_without_names():
 @bad(SYNTAX)
 def sort_with_an_option_by_position():
     def kernel(x, y):
-        y[:] = np.sort(x, 0)
+        y[:] = np.sort(x, 0, "stable")
 
     return kernel, (floats(), floats())
 
