@@ -133,6 +133,12 @@ def in_place(value: Any, element: Any) -> Any:
     return value
 
 
+def in_place_unsigned(value: Any, element: Any) -> Any:
+    """The same of an array without signs: NumPy refuses what is computed of its elements and integers of its own with one."""
+    del element
+    return value
+
+
 def wrap_index(index: int, size: int) -> int:
     """``index``, or where it is negative what it means in a dimension of ``size``: views are indexed as Python indexes.
 

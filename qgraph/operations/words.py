@@ -40,7 +40,8 @@ def _indices() -> Iterator[Operation]:
 
 
 def _numbers() -> Iterator[Operation]:
-    yield typed(intrinsics.in_place, lambda rules, code: rules.in_place, takes_ambiguous=True)
+    for updated in (intrinsics.in_place, intrinsics.in_place_unsigned):
+        yield typed(updated, lambda rules, code: rules.in_place, takes_ambiguous=True)
     yield Operation(functions=(intrinsics.match_subject,), intrinsic=lambda code: code.match_word())
     yield typed(intrinsics.round_python, lambda rules, code: rules.round_as_python, pure=False)
     yield typed(intrinsics.round_either, lambda rules, code: rules.round_either, pure=False)

@@ -172,7 +172,7 @@ def of_matrices(which, a, b, idx, z):
             a.T[1, idx[i]] = b[i, 1]  # fault 7
     if which == 8:
         for i in range(idx.shape[0]):
-            a[idx[i]] += b[i]  # fault 8
+            a[idx[i]] *= b[i]  # fault 8
     if which == 9:
         for i in range(idx.shape[0]):
             b[i, 0] = 1.0

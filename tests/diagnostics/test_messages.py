@@ -3097,9 +3097,17 @@ def a_loop_over_pairs_without_names():
 
 
 @bad(SYNTAX)
+def a_solution_in_an_array_that_does_not_exist():
+    def kernel(x, y):
+        z[:] = np.linalg.solve(x, y)  # noqa: F821
+
+    return kernel, (np.eye(3), floats())
+
+
+@bad(SYNTAX)
 def sort_with_an_option_by_position():
     def kernel(x, y):
-        y[:] = np.sort(x, 0)
+        y[:] = np.sort(x, 0, "stable")
 
     return kernel, (floats(), floats())
 

@@ -212,7 +212,21 @@ def test_an_element_of_a_loop_over_an_array_is_told_by_its_name(backend):
 
 def rows_added_by_label(x, labels, sums):
     for i in range(x.shape[0]):
-        sums[labels[i]] += x[i]
+        w = x[i, 0] + 2
+        sums[labels[i]] -= x[i] * w
+        sums[labels[i], 1:] += x[i, :-1]
+        sums[labels[i]] += 1
+
+
+def rows_into_one(x, labels, sums):
+    for i in range(x.shape[0]):
+        sums[0] += x[i]
+
+
+def a_number_added_by_label(x, labels, sums):
+    for i in range(x.shape[0]):
+        w = x[i, 0]
+        sums[labels[i]] += w
 
 
 def elements_added_by_label(x, labels, sums):
@@ -221,10 +235,18 @@ def elements_added_by_label(x, labels, sums):
             sums[labels[i], k] += x[i, k]
 
 
-def test_of_rows_that_are_added_it_says_what_is_atomic(rig):
-    def arguments():
-        return np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 2, 1, 1]), np.zeros((3, 2))
+def labelled(dtype):
+    return np.arange(12, dtype=dtype).reshape(6, 2), np.array([0, 1, 0, 2, 1, 1]), np.zeros((3, 2), dtype)
 
-    (warning,) = told(lambda: rig.run(rig.kernel(rows_added_by_label), *arguments()))
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize("function", [rows_added_by_label, rows_into_one, a_number_added_by_label, elements_added_by_label])
+def test_rows_are_updated_by_atomics_where_iterations_meet(rig, function, dtype):
+    assert told(lambda: rig.check(function, lambda: labelled(dtype))) == []
+    assert "atomic" in str(rig.kernel(function).plan(*labelled(dtype)))
+
+
+def test_of_integers_a_row_and_a_number_of_an_unknown_type_are_no_atomics_yet(rig):
+    assert told(lambda: rig.check(rows_into_one, lambda: labelled(np.int64))) == []
+    (warning,) = told(lambda: rig.run(rig.kernel(a_number_added_by_label), *labelled(np.int64)))
     assert str(warning.message).endswith("`+=` of single elements, in a loop over those of a row, is atomic")
-    assert told(lambda: rig.check(elements_added_by_label, arguments)) == []

@@ -541,10 +541,43 @@ def test_so_it_is_in_a_func_and_in_one_thread(rig, function):
 
 def match_capture(x, n):
     match n:
-        case 1:
-            x[0] = 1
+        case (1 as one) | (2 as one):
+            x[0] = one
+
+
+def match_capture_with_a_guard(x, n):
+    match n:
+        case 1 | 2 as one if x[0] > 0:
+            x[0] = one
+
+
+def named_alternatives(x, n):
+    other = 5
+    match n:
+        case 1 as one:
+            x[0] = one + 10
         case 2 | 3 as other:
             x[0] = other
+    x[1] = other
+    for i in range(2, x.shape[0]):
+        match x[i] % 4:
+            case 0:
+                x[i] = 7
+            case 1 | 2 as rest:
+                x[i] = rest * 100
+            case rest:
+                x[i] = rest - 100
+    match n:
+        case 3 as k:
+            for i in range(2, x.shape[0]):
+                x[i] += k
+        case _:
+            x[2] = -1
+
+
+@pytest.mark.parametrize("n", range(5))
+def test_a_case_of_several_integers_that_names_what_is_matched(check, n):
+    check(named_alternatives, lambda: (ints(), n))
 
 
 def match_tuple(x, n):
@@ -553,7 +586,7 @@ def match_tuple(x, n):
             x[0] = 1
 
 
-@pytest.mark.parametrize("kernel", [match_capture, match_tuple])
+@pytest.mark.parametrize("kernel", [match_capture, match_capture_with_a_guard, match_tuple])
 def test_other_patterns_are_refused(rig, kernel):
     with pytest.raises(KernelSyntaxError, match="case"):
         rig.run(rig.kernel(kernel), ints(), 2)

@@ -321,7 +321,7 @@ def uint64_or_pythons(x, n, y, z):
     for i in range(x.shape[0]):
         a = max(x[i], 5)
         y[i] = a + 1 + (i if x[i] > 6 else x[i]) * 3
-        y[i] += (a + n) // 3 + a % n + (a << 1) + (a ^ x[i]) + min(a, n) ** 2 + divmod(a, n)[1]
+        y[i] += (a + n) // 3 + a % n + (a << 1) + (a ^ x[i]) + min(int(a), n) ** 2 + divmod(a, n)[1]
         t = 0
         for j in range(i):
             t = t * 31 + x[j]

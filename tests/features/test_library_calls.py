@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy import cumprod
 
 import qgraph
 from qgraph.nodes.library_call import LibraryCall
@@ -541,7 +542,7 @@ def test_what_is_refused(rig):
         y[:] = np.sort(x, kind="stable")
 
     def positional_options(x, y):
-        y[:] = np.sort(x, 0)
+        y[:] = np.sort(x, 0, "stable")
 
     def unknown_axis(x, y, axis):
         y[:] = np.sort(x, axis=axis)
@@ -819,3 +820,24 @@ def test_integer_matrices_that_do_not_fit(rig):
     with pytest.raises(qgraph.ArgumentError, match=r"`b\[:, j\]` has length 5, and `a\[i, :\]` has length 4"):
         rig.kernel(multiplied)(*(rig.device(np.ones(shape, np.int64)) for shape in ((3, 4), (5, 2), (3, 2))))
         qgraph.synchronize()
+
+
+def axes_without_names(a, out):
+    out[:] = np.cumsum(a, 1) + cumprod(a, 0)
+    b = a.cumsum(0)
+    out += np.sort(a, -1) * np.argsort(a, 0) + a.argsort(1)
+    b.sort(1)
+    out -= b
+
+
+def an_axis_twice(a, out):
+    out[:] = np.cumsum(a, 1, axis=0)
+
+
+def test_axes_that_are_given_by_position(check, rig):
+    def arguments():
+        return np.array([[0.5, 0.25, 2.0], [1.5, -1.0, 0.75]]), np.zeros((2, 3))
+
+    check(axes_without_names, arguments)
+    with pytest.raises(qgraph.KernelSyntaxError, match="arguments by position"):
+        rig.run(rig.kernel(an_axis_twice), *arguments())

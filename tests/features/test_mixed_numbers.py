@@ -311,3 +311,153 @@ def sum_from_a_float(x, o):
 
 def test_a_sum_of_narrow_integers_that_begins_with_a_float(rig):
     rig.check(sum_from_a_float, lambda: (np.full((4, 3), 127, np.int8), np.zeros(4)))
+
+
+def into_a_boolean_or_a_float(n, b, f, out):
+    for i in range(n.shape[0]):
+        out[i] = n[i] // max(b[i], f[i])
+
+
+def rest_of_an_integer_or_a_float(n, b, f, out):
+    for i in range(n.shape[0]):
+        t = n[i]
+        if b[i]:
+            t = f[i]
+        out[i] = np.remainder(n[i], t)
+
+
+def pair_of_an_integer_or_a_float(n, b, f, out):
+    for i in range(n.shape[0]):
+        out[i] = divmod(max(n[i], 0.5), n[i])[0]
+
+
+DIVIDED = [into_a_boolean_or_a_float, rest_of_an_integer_or_a_float, pair_of_an_integer_or_a_float]
+
+
+@pytest.mark.parametrize("function", DIVIDED)
+def test_a_division_of_what_may_be_integers_or_floats_is_refused(rig, function):
+    arguments = np.arange(3), np.zeros(3, np.bool_), np.arange(3.0), np.zeros(3)
+    with pytest.raises(qgraph.KernelTypeError, match=r"a division by zero depends on which: write float\(...\)"):
+        rig.kernel(function)(*map(rig.device, arguments))
+
+
+def integers_or_floats_divided(n, b, f, out):
+    for i in range(n.shape[0]):
+        t = max(n[i], 0.5)
+        out[i, 0] = t // 2 + t % -3 + n[i] / max(b[i], f[i] + 1)
+        out[i, 1] = t // f[i] + f[i] % t
+        out[i, 2] = n[i] // float(max(b[i], f[i])) + divmod(t, 4)[1]
+
+
+def test_divisions_of_which_one_operand_is_a_float(check):
+    with np.errstate(all="ignore"):
+        check(integers_or_floats_divided, lambda: (np.arange(3), np.ones(3, np.bool_), np.arange(3.0), np.full((3, 3), 77.0)))
+
+
+def least_of_unsigned(u, m, out, whole):
+    t = min(u[0], m)
+    out[0, 0] = t
+    for i in range(u.shape[0]):
+        out[i, 1] = min(u[i], m)
+        out[i, 2] = min(m, u[i], 7) / 2 + (min(u[i], m) < 0) + 0.5 * min(u[i], m)
+        out[i, 3] = max(min(u[i], m), 0)
+        out[i, 4] = min(u[i], m, 2.5)
+        s = m
+        for j in range(2):
+            s = min(s, u[j])
+        whole[i] = s
+        for j in range(min(u[i], m)):
+            whole[i] += 10
+
+
+@pytest.mark.parametrize("m", [-3, 0, 2, 9])
+def test_the_least_of_a_uint64_and_a_python_integer_may_be_negative(check, m):
+    u = np.array([1, 5, 2**64 - 1], np.uint64)
+    check(least_of_unsigned, lambda: (u, m, np.full((3, 5), 77.0), np.full(3, 77)))
+
+
+def more_than_the_least(u, m, out):
+    for i in range(u.shape[0]):
+        out[i] = min(u[i], m) + 1
+
+
+def the_least_or_another(u, m, out):
+    for i in range(u.shape[0]):
+        t = min(u[i], m)
+        if i == 1:
+            t = u[i]
+        out[i] = t
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (more_than_the_least, "NumPy's uint64 or a Python integer.*depends on which"),
+        (the_least_or_another, "`t` is uint64 on one path"),
+    ],
+)
+def test_what_depends_on_which_of_the_two_is_the_least_is_refused(rig, function, message):
+    with pytest.raises(qgraph.KernelTypeError, match=message):
+        rig.kernel(function)(rig.device(np.ones(3, np.uint64)), -3, rig.device(np.zeros(3)))
+
+
+def less_an_element_by_path(x, c, f, out):
+    for i in range(x.shape[0]):
+        t = 0.5
+        if c[i]:
+            t = 8
+        out[i] = t - x[i]
+
+
+def more_than_the_greatest(x, c, f, out):
+    for i in range(x.shape[0]):
+        out[i] = x[i] + max(300, f[i])
+
+
+def less_than_a_sum(x, c, f, out):
+    for i in range(x.shape[0]):
+        s = 0
+        for j in range(i):
+            s = s + f[j]
+        out[i] = s - x[i]
+
+
+def a_quotient_of_the_greatest(x, c, f, out):
+    for i in range(x.shape[0]):
+        out[i] = x[i] // max(0, f[i])
+
+
+A_LITERAL = [less_an_element_by_path, more_than_the_greatest, less_than_a_sum, a_quotient_of_the_greatest]
+
+
+@pytest.mark.parametrize("function", A_LITERAL)
+def test_what_wraps_with_a_literal_and_not_with_a_float_is_refused(rig, function):
+    arguments = np.ones(3, np.int8), np.zeros(3, np.bool_), np.arange(3.0), np.zeros(3)
+    with pytest.raises(qgraph.KernelTypeError, match=r"(Python's \d+ or a float, as in max\(\d+, |a division by zero)"):
+        rig.kernel(function)(*map(rig.device, arguments))
+
+
+def literals_or_floats(x, c, f, out, whole):
+    for i in range(x.shape[0]):
+        t = 0.5
+        if c[i]:
+            t = 8
+        out[i, 0] = t * 1.5 + t / 2 + f[i] - t
+        out[i, 1] = x[i] // max(3, f[i]) + t // 3
+        s = 0
+        best = 0
+        for j in range(i):
+            s += f[j]
+            best = max(best, f[j])
+        out[i, 2] = s * x[i] + s
+        out[i, 3] = best + x[i]
+        whole[i] = t
+        whole[i] += np.int32(t) + int(s) * 2 + round(t)
+        if t and not s:
+            whole[i] += 100
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_literal_or_a_float_is_one_number_where_only_that_counts(check, dtype):
+    numbers, fractions = np.array([1, 5, 33, 90, 127], dtype), np.array([0.5, 1.5, 0.7, 3.5, 2.5])
+    check(literals_or_floats, lambda: (numbers, numbers % 2 == 0, fractions, np.full((5, 4), 77.0), np.zeros(5, np.int64)))

@@ -520,3 +520,28 @@ def copied_to_an_array_of_its_own(x, y, n):
 def test_elements_are_copied_where_an_array_is_chosen(check, n):
     """What messages say to write in the place of `best = y`."""
     check(copied_to_an_array_of_its_own, lambda: (np.arange(4.0), np.arange(4.0) / 2 + 0.6, n))
+
+
+@qgraph.func
+def by_half(x, s):
+    s = s * 0.5
+    return x * s
+
+
+@qgraph.func
+def by_half_above_one(x, s):
+    if s > 1:
+        s *= 0.5
+    return x * s
+
+
+def with_parameters_assigned_again(x, s):
+    t = np.max(x)
+    y = by_half(x, s) + by_half(x, np.sum(x)) * by_half(x, t)
+    return y, by_half_above_one(x, s), by_half_above_one(x, x[1]), by_half_above_one(x + y, 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("number", [3.0, 3, np.float32(3)])
+def test_arrays_of_a_parameter_that_is_assigned_again(check, dtype, number):
+    check(with_parameters_assigned_again, lambda: (np.arange(1, 4, dtype=dtype), number))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.operations import intrinsics
 
 POISON = 77
 
@@ -834,3 +835,41 @@ def of_two_booleans(p, q, narrow, out):
 def test_arithmetic_of_booleans_is_an_int8_beside_narrow_integers(check):
     p, q = np.array([True, True, False]), np.array([True, False, True])
     check(of_two_booleans, lambda: (p, q, np.array([127, 126, -128], np.int8), np.zeros(3, np.int64)))
+
+
+def powers_of_what_is_not_negative(x, out, c, d):
+    norm = math.sqrt(c)
+    e = c - 3.0
+    square = e * e
+    out[:] = norm**-0.2
+    for i in range(x.shape[0]):
+        t = float(x[i]) - 2.0
+        s = math.hypot(t, c)
+        r = t * t
+        r += i
+        out[i] += s**d + square**0.3 + r**0.3 + math.sqrt(r) ** 0.2 + (abs(t) + 1.0) ** d
+        out[i] += max(t, 0.5) ** 0.3 + math.exp(t) ** d + (0.5 if t > 0 else norm) ** d + (t**2) ** 0.25
+
+
+def powers_of_what_may_be_negative(x, out, c, d):
+    e = math.sqrt(c)
+    e = e - 1.0
+    for i in range(x.shape[0]):
+        t = abs(c)
+        if i > 1:
+            t = -t
+        out[i] = t**0.3
+
+
+def test_powers_of_what_is_never_negative_are_not_checked(check, rig):
+    def arguments():
+        return np.arange(1.0, 6.0), np.zeros(5), 2.0, 0.3
+
+    check(powers_of_what_is_not_negative, arguments)
+    words = [
+        [value for task in rig.kernel(each).plan(*arguments()).program.tasks() for value in task.names.values()]
+        for each in (powers_of_what_is_not_negative, powers_of_what_may_be_negative)
+    ]
+    assert [intrinsics.real_power in each for each in words] == [False, True]
+    with pytest.raises(qgraph.ArgumentError, match="a complex number in Python"):
+        rig.run(rig.kernel(powers_of_what_may_be_negative), *arguments())

@@ -444,3 +444,31 @@ def test_rows_with_names_are_told_apart_by_what_they_are_parts_of(check):
 def test_rows_with_names_that_no_order_is_right_for_are_refused(rig):
     with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
         rig.run(rig.kernel(rows_of_which_one_runs_backwards), numbers(4, 2, 3), numbers(4, 3))
+
+
+def lines_of_a_transpose(u, x):
+    for i in range(u.shape[0]):
+        u.T[i, :] = u[:, i] + x[i]
+        u.T[i, 1:] = u[:-1, i] * 2
+        u[:-1, i] -= u.T[i, 1:]
+        u.T.T[..., i] += u.T[i]
+
+
+def other_lines_of_a_transpose(u, x):
+    for i in range(1):
+        u.T[i] = u[i] + x[i]
+
+
+def all_of_a_transpose(u, x):
+    for i in range(1):
+        u.T[:, :] = u + x[i]
+
+
+def test_lines_of_an_array_and_of_its_transpose(check, rig):
+    def arguments():
+        return np.arange(9.0).reshape(3, 3), np.arange(3.0)
+
+    check(lines_of_a_transpose, arguments)
+    for function in (other_lines_of_a_transpose, all_of_a_transpose):
+        with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
+            rig.run(rig.kernel(function), *arguments())

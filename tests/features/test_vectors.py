@@ -381,6 +381,13 @@ def of_unknown_shape(x):
         x[i] += found[i % 2]
 
 
+def integers_of_unknown_shape(x):
+    k = qgraph.zeros((2, 3), np.int64)
+    for i in range(k.shape[0]):
+        found = (vec(1, 2, 3), vec(0, 0, 1))
+        k[i] += found[i % 2]
+
+
 def stored_in_an_element(x):
     for i in range(x.shape[0]):
         found = (vec(x[i]), vec(0, 0, 1))
@@ -391,7 +398,8 @@ def stored_in_an_element(x):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (of_unknown_shape, "the shape of a vector that updates a row is not known"),
+        (of_unknown_shape, "^vec3\\(.*\\) is assigned to one element of an array"),
+        (integers_of_unknown_shape, "the shape of a vector that updates a row is not known"),
         (stored_in_an_element, "^vec3\\(.*\\) is assigned to one element of an array"),
     ],
 )

@@ -20,7 +20,7 @@ from qgraph.errors import DataRaceError
 from qgraph.frontend.arrays.shape_checks import Lengths, compare, every
 from qgraph.frontend.arrays.views import Seen, size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
+from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place, updated_in_place
 from qgraph.frontend.inference.host_expressions import binding, host_expression
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, word
 from qgraph.frontend.inference.ranks import known, rank
@@ -35,7 +35,6 @@ from qgraph.ir.program import Task, Temporary
 from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import at_place, call_of, load, stored
 from qgraph.ir.verdicts import Verdict
-from qgraph.operations import intrinsics
 from qgraph.source import as_written, copied, nodes_of, standing_for
 
 
@@ -82,7 +81,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     computed = body.visit(value)
     if isinstance(node, ast.AugAssign) and isinstance(computed, ast.BinOp) and element_type(scope, value) is None:
         # Of a kernel scalar, whose type is inferred later.
-        computed = at_place(word(body.scope, intrinsics.in_place, computed, computed.left), node)
+        computed = at_place(updated_in_place(body.scope, place, computed), node)
     store = body.at(view, target)
     if not body.store_at_once(store, computed, node):
         copied = body.copied(view, target, node)

@@ -290,6 +290,12 @@ def _fitting(region: Region, scope: Scope, target: ast.expr, value: ast.expr) ->
     """``value`` for elements: a number for one, and for a tuple of them a tuple that is written out."""
     if not isinstance(target, ast.Tuple):
         if rank(scope, value) and not rank(scope, target):
+            array = target
+            while isinstance(array, (ast.Subscript, ast.Attribute)):
+                array = array.value
+            if isinstance(array, ast.Name):
+                # A name that does not exist is what is wrong.
+                scope.lookup(array)
             raise scope.error(
                 f"`{as_written(value)}` is an array, and `{as_written(target)}` one element",
                 value,

@@ -17,7 +17,7 @@ from qgraph.errors import KernelTypeError
 from qgraph.frontend.arrays.array_statements import Elements, assign_slice
 from qgraph.frontend.arrays.views import size_of, view_of
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.elementwise import array_operands, check_in_place
+from qgraph.frontend.inference.elementwise import array_operands, check_in_place, updated_in_place
 from qgraph.frontend.inference.indexing import ONE, ZERO, element, fixed, word
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import index_of, is_ellipsis, is_mask, is_new_axis, is_place, nonzero_of, rank
@@ -31,7 +31,6 @@ from qgraph.frontend.statements.region import Region, calls_func, task_statement
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Temporary
 from qgraph.ir.trees import at_place, load, parts_of
-from qgraph.operations import intrinsics
 from qgraph.records import dataclass
 from qgraph.source import as_written, copied, standing_for
 
@@ -421,7 +420,7 @@ def _assign_where(
     body.only_where(body.visit_along(mask, range(rank(scope, mask))))
     computed = body.visit(written)
     if isinstance(node, ast.AugAssign) and isinstance(computed, ast.BinOp) and element_type(scope, written) is None:
-        computed = at_place(word(body.scope, intrinsics.in_place, computed, computed.left), node)
+        computed = at_place(updated_in_place(body.scope, base, computed), node)
     if body.store_at_once(body.at(view, place), computed, node):
         return
     if rank(scope, value):

@@ -129,7 +129,14 @@ def _place(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
     if isinstance(node, ast.Name):
         part = _named_part(scope, node)
         return (node.id, [ast.Slice()] * rank(scope, node)) if part is None else _place(scope, part)
-    if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+    if not isinstance(node, ast.Subscript):
+        return None
+    if isinstance(node.value, ast.Attribute) and node.value.attr == "T":
+        turned = _place(scope, ast.Subscript(node.value.value, node.slice, node.ctx))
+        # Of one slice alone the axes have one order.
+        is_line = turned is not None and sum(isinstance(part, ast.Slice) for part in turned[1]) == 1
+        return (turned[0], turned[1][::-1]) if turned is not None and is_line else None
+    if not isinstance(node.value, ast.Name):
         return None
     parts = parts_of(node)
     missing = rank(scope, node.value) - sum(not is_ellipsis(part) for part in parts)

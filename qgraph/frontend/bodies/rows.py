@@ -18,7 +18,7 @@ from qgraph.frontend.bodies.array_expressions import indices_in, refuse_masks
 from qgraph.frontend.bodies.row_elements import Line, in_lines, item_at, line_of, shape_along
 from qgraph.frontend.bodies.row_overlaps import Directions
 from qgraph.frontend.inference.array_dtypes import element_type
-from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place
+from qgraph.frontend.inference.elementwise import Elementwise, Zeros, array_operands, check_in_place, updated_in_place
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, is_place, known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import PRODUCTS, finished, operand, operands_of_reduction, summed, wider
@@ -338,15 +338,19 @@ class _Store(_Rows):
         directions = Directions(scope, target, len(self._axes), may_share)
         backwards = directions.backwards(of_value)
         computed = self.visit(value)
-        update = isinstance(self._node, ast.AugAssign) and isinstance(computed, ast.BinOp)
-        if update and element_type(scope, value) is None:
-            assert isinstance(computed, ast.BinOp)
-            computed = word(scope, intrinsics.in_place, computed, computed.left)
         place = copied(store)
         assert isinstance(place, ast.Subscript)
         place.ctx = ast.Store()
+        step: ast.stmt = ast.Assign([place], computed)
+        if isinstance(self._node, ast.AugAssign) and isinstance(computed, ast.BinOp):
+            dtype = element_type(scope, target)
+            if element_type(scope, value) is None and (dtype is None or dtype.kind not in "fc"):
+                step = ast.Assign([place], updated_in_place(scope, target, computed))
+            else:
+                # Which is atomic where iterations may meet. Floats take whatever real number is added.
+                step = ast.AugAssign(place, computed.op, computed.right)
         before = [*self._lengths(), *itertools.starmap(self._same_signs, directions.starts)]
-        return self._made("_row_store", [*before, *self._loops([ast.Assign([place], computed)], backwards)])
+        return self._made("_row_store", [*before, *self._loops([step], backwards)])
 
     def _same_signs(self, one: ast.expr, other: ast.expr) -> ast.stmt:
         """Extent 0, and a fault, where starts count from the end: the direction was chosen as if none did."""

@@ -6,20 +6,30 @@ The first where the exponent is negative, the second where Python's base is and 
 from __future__ import annotations
 
 import ast
+import builtins
+import math
 
 import numpy as np
 
 from qgraph.errors import ArgumentError
 from qgraph.frontend.checks.rounding import are_pythons
+from qgraph.frontend.checks.zero_division import static_object, values_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_natural
+from qgraph.frontend.names.bindings import HostExpr, Value
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.faults import Fault
 from qgraph.operations import intrinsics
+from qgraph.operations.table import is_one_of
 from qgraph.source import as_written, nodes_of
+
+_NEVER_NEGATIVE = (
+    *(abs, len, math.sqrt, math.exp, math.exp2, math.fabs, math.hypot, math.cosh),
+    *(np.abs, np.fabs, np.sqrt, np.square, np.exp, np.exp2, np.hypot, np.cosh),
+)
 
 
 def checking_power(unit: ProgramBuilder, scope: Scope, base: ast.expr, exponent: ast.expr) -> object:
@@ -32,7 +42,7 @@ def checking_power(unit: ProgramBuilder, scope: Scope, base: ast.expr, exponent:
     if "f" not in kinds:
         return None if kinds[1] == "u" else intrinsics.power
     # One of Python's and one of NumPy's make one of NumPy's.
-    fraction = kinds[1] in (None, "f") and _may_be_complex(base, exponent)
+    fraction = kinds[1] in (None, "f") and _may_be_complex(base, exponent, _Sign(unit, scope))
     return intrinsics.real_power if fraction and are_pythons(unit, scope, base, exponent) else None
 
 
@@ -40,7 +50,7 @@ def is_checked_of_host(unit: ProgramBuilder, base: ast.expr, exponent: ast.expr)
     """Whether ``base ** exponent`` of an expression of the host, whose names are leaves, may be complex."""
     leaves = [unit.leaves.get(node.id) for part in (base, exponent) for node in nodes_of(part) if isinstance(node, ast.Name)]
     scalars = [leaf.type for leaf in leaves if leaf is not None and isinstance(leaf.type, ScalarType)]
-    return _may_be_complex(base, exponent) and bool(scalars) and all(type_.weak for type_ in scalars)
+    return _may_be_complex(base, exponent, _Sign(unit, None)) and bool(scalars) and all(type_.weak for type_ in scalars)
 
 
 def is_power(callee: object, node: ast.Call) -> bool:
@@ -59,26 +69,66 @@ def fault_of_power(scope: Scope, node: ast.expr, word: object, text: str = "") -
     return Fault(ArgumentError, scope.span(node), f"`{text or as_written(node)}` {found}", hint)
 
 
-def _may_be_complex(base: ast.expr, exponent: ast.expr) -> bool:
+def _may_be_complex(base: ast.expr, exponent: ast.expr, sign: _Sign) -> bool:
     """Whether a power of real numbers may be complex, as far as they are written; that of two literals is Python's."""
     literals = all(
         isinstance(node, ast.Constant | ast.UnaryOp | ast.unaryop) for each in (base, exponent) for node in nodes_of(each)
     )
-    return not literals and _may_be_negative(base) and _may_be_fraction(exponent)
+    return not literals and _may_be_fraction(exponent) and sign.may_be_negative(base)
 
 
-def _may_be_negative(base: ast.expr) -> bool:
-    """Whether a number may be less than 0, as far as it is made of literals and squares."""
-    match base:
-        case ast.Constant(value=int(value) | float(value)):
-            return value < 0
-        case ast.BinOp(left=left, op=ast.Mult(), right=right) if ast.dump(left) == ast.dump(right):
+class _Sign:
+    """Flow-insensitive signs of real numbers, as far as they are written: a name is what is assigned to it anywhere."""
+
+    def __init__(self, unit: ProgramBuilder, scope: Scope | None) -> None:
+        self._unit = unit
+        # None for an expression of the host, whose names are leaves.
+        self._scope = scope
+        # Names that are being looked at: one that depends on itself is what its other assignments are.
+        self._seen: set[str] = set()
+
+    def may_be_negative(self, node: ast.expr) -> bool:
+        """Whether a number may be less than 0; nan is not."""
+        match node:
+            case ast.Constant(value=int(value) | float(value)):
+                return value < 0
+            case ast.BinOp(left=left, op=ast.Mult(), right=right) if ast.dump(left) == ast.dump(right):
+                return False
+            case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
+                return constant_of(exponent) != 2 and self.may_be_negative(base)
+            case ast.BinOp(op=ast.Mult() | ast.Add() | ast.Div()) | ast.IfExp():
+                parts = [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node.left, node.right]
+                return any(map(self.may_be_negative, parts))
+            case ast.Call(args=args, keywords=[]) if args:
+                function = self._function(node.func)
+                if is_one_of(function, (max, np.maximum)):
+                    return all(map(self.may_be_negative, args))
+                if is_one_of(function, (min, float)):
+                    return any(map(self.may_be_negative, args))
+                # A loop's variable is what its range gives.
+                return not is_one_of(function, _NEVER_NEGATIVE) and not (function is range and len(args) == 1)
+            case ast.Name() if self._scope is not None:
+                return self._name(self._scope, node)
+        return True
+
+    def _function(self, node: ast.expr) -> object:
+        if self._scope is not None:
+            return static_object(self._scope, node)
+        return self._unit.host_names.get(node.id, getattr(builtins, node.id, None)) if isinstance(node, ast.Name) else None
+
+    def _name(self, scope: Scope, node: ast.Name) -> bool:
+        values = values_of(scope, node)
+        if values is None:
+            match scope.lookup(node):
+                case Value(value=int(value) | float(value)):
+                    return value < 0
+                case HostExpr(expr=expr):
+                    return _Sign(self._unit, None).may_be_negative(expr)
+            return True
+        if node.id in self._seen:
             return False
-        case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
-            return False
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Add() | ast.Div(), right=right):
-            return _may_be_negative(left) or _may_be_negative(right)
-    return True
+        self._seen.add(node.id)
+        return any(value is None or self.may_be_negative(value) for value in values)
 
 
 def _may_be_fraction(exponent: ast.expr) -> bool:

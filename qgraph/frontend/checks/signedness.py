@@ -19,6 +19,7 @@ from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Cast, Program, Task
 from qgraph.ir.trees import operands_of
+from qgraph.operations import intrinsics
 from qgraph.operations.table import is_one_of, operation
 from qgraph.source import Span, children_of
 
@@ -36,6 +37,8 @@ _DTYPES = {
     "bool": "truth",
     **dict.fromkeys(("int8", "int16", "int32"), "narrow"),
 }
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+_ATOMIC_BITS = (language.atomic_and_, language.atomic_or_, language.atomic_xor)
 _TURNS = 4
 
 
@@ -49,7 +52,7 @@ def refuse_mixed_signs(program: Program) -> None:
     paths = {leaf.name: leaf.path for leaf in program.arrays_and_scalars}
     names = (value for task in program.tasks() for value in task.names.values())
     made = any(value is np.uint64 or isinstance(value, np.uint64) or _keeps(value) for value in names)
-    if not made and not any(type_.dtype == "uint64" for type_ in types.values()):
+    if not made and not any(type_.dtype.startswith("uint") for type_ in types.values()):
         return
     scalars: dict[str, Kinds] = {}
     # A scalar may be assigned after its use, in a loop around both.
@@ -144,6 +147,8 @@ class _Signs:
                 for target in node.targets:
                     self._assign(target, node.value, kinds)
             case ast.AugAssign():
+                if isinstance(node.op, _BITWISE):
+                    self._refuse_mixed_bits(node.target, node.value, node)
                 if isinstance(node.target, ast.Subscript) and not isinstance(node.op, ast.FloorDiv | ast.Mod):
                     # The element keeps its type: sums and products are right in the bits that it has.
                     self._of(node.target.slice)
@@ -214,6 +219,10 @@ class _Signs:
         arguments = [self._of(argument) for argument in node.args]
         function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
         self._refuse_negative(function, node.args)
+        if function in _ATOMIC_BITS:
+            self._refuse_mixed_bits(node.args[0], node.args[-1], node)
+        if function is intrinsics.in_place_unsigned:
+            self._refuse_signed(node.args[0])
         match function:
             case Function():
                 return self._inside(function, arguments)
@@ -254,6 +263,25 @@ class _Signs:
                 f"the least of elements of type {dtype} and `{user_text(value, self._paths)}`, an int64, which may be negative",
                 Span.of(value, self._file),
                 hint=f"convert it, np.{dtype}(...), or use an array with a sign",
+            )
+
+    def _refuse_mixed_bits(self, element: ast.expr, value: ast.expr, node: ast.AST) -> None:
+        """Raise where a uint64 and another integer of NumPy's with a sign are combined: NumPy has no type for both."""
+        kinds = self._of(element) | self._of(value)
+        if "unsigned" in kinds and kinds & {"signed", "narrow"}:
+            raise KernelTypeError(
+                f"`{user_text(value, self._paths)}` and the element that it changes are a uint64 and an integer with a sign",
+                Span.of(node, self._file),
+                hint="NumPy refuses this too: convert one of them, np.int64(u) or np.uint64(k)",
+            )
+
+    def _refuse_signed(self, computed: ast.expr) -> None:
+        """Raise where an array without signs is updated in place by an integer of NumPy's that has one."""
+        if isinstance(computed, ast.BinOp) and self._of(computed.right) & {"signed", "narrow"}:
+            raise KernelTypeError(
+                "elements without a sign are updated in place by an integer of NumPy's that has one",
+                Span.of(computed, self._file),
+                hint="NumPy refuses this too: write `x[...] = x[...] + k`, which converts, or int(k) for a Python integer",
             )
 
     def _inside(self, function: Function, arguments: list[Kinds]) -> Kinds:

@@ -254,7 +254,11 @@ def _way_out(facts: LoopFacts) -> str:
                     place, new = user_text(target, facts.paths), user_text(value, facts.paths)
                     function = "min" if isinstance(op, ast.Lt) else "max"
                     return f"{ways}; `{place} = {function}({place}, {new})` is atomic"
-            case ast.Assign(targets=[ast.Subscript() as target], value=ast.BinOp(left=left, op=ast.Add() | ast.Sub())):
+            case ast.Assign(
+                targets=[ast.Subscript() as target],
+                value=ast.Call(args=[ast.BinOp(left=left, op=ast.Add() | ast.Sub()), _]),
+            ):
+                # A row is updated by a number whose type is not known yet.
                 if ast.unparse(target) == ast.unparse(left):
                     return f"{ways}; `+=` of single elements, in a loop over those of a row, is atomic"
     return ways

@@ -40,6 +40,9 @@ def cases_of(scope: Scope, node: ast.Match) -> list[Case]:
     for case, pattern in zip(cases, node.cases, strict=True):
         # The subject is read again, which must give the same.
         calls = [] if isinstance(node.subject, ast.Name) else [node.subject, *guards]
+        if case.name and case.values is not None and case.guard is not None:
+            found = f"`case {as_written(pattern.pattern)}` names what is matched, and has an `if`"
+            raise KernelSyntaxError(found, scope.span(pattern.pattern), hint="write an `if` inside the case")
         if case.name and any(isinstance(child, ast.Call) for each in calls for child in nodes_of(each)):
             found = f"`case {as_written(pattern.pattern)}` names what is matched, `{as_written(node.subject)}`, after a call"
             raise KernelSyntaxError(found, scope.span(pattern.pattern), hint="name it before: n = ..., then match n")
@@ -114,14 +117,14 @@ def as_if(node: ast.Match, cases: list[Case], subject: str) -> list[ast.stmt]:
     for case in reversed(cases):
         tests = [] if case.values is None else [is_one_of(subject, case.values)]
         tests += [] if case.guard is None else [case.guard]
+        # Not what holds the subject, which is wider than an integer of NumPy's.
+        named = [at_place(assign(case.name, copied(node.subject)), node.subject)] if case.name else []
         if tests:
             test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-            rest = [at_place(ast.If(test, case.body, rest), node)]
+            rest = [at_place(ast.If(test, case.body if case.values is None else [*named, *case.body], rest), node)]
         else:
             rest = case.body
-        if case.name:
-            # Not what holds the subject, which is wider than an integer of NumPy's.
-            rest = [at_place(assign(case.name, copied(node.subject)), node.subject), *rest]
+        rest = rest if case.values is not None else [*named, *rest]
     return rest
 
 
@@ -134,6 +137,8 @@ def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
     pattern = case.pattern
     if matches_all(pattern):
         return None
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
+        pattern = pattern.pattern
     values = []
     for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:
         value = _value(scope, part.value) if isinstance(part, ast.MatchValue) else None

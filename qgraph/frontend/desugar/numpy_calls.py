@@ -12,26 +12,33 @@ from qgraph.frontend.inference.ranks import as_selection, is_component, known, k
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.trees import at_place
+from qgraph.operations.table import is_one_of
 from qgraph.source import copied, nodes_of, standing_for
 
 # Methods whose function is known, by the same arguments.
 _METHODS = {name: getattr(np, name) for name in ("cumsum", "cumprod", "argsort", "searchsorted", "squeeze", "trace", "dot")}
+# Functions of an array and an axis, which may have no name.
+_ALONG = (np.cumsum, np.cumprod, np.sort, np.argsort)
+_NAMES = {*_METHODS, *(function.__name__ for function in _ALONG)}
 
 
 def with_functions(scope: Scope, node: ast.stmt) -> ast.stmt:
-    """A statement at kernel level with functions in place of such methods; not those in its own statements."""
-    if scope.asked(_has_methods, scope.source) and any(map(_is_method, nodes_of(node))):
+    """A statement at kernel level with functions in place of such methods, and named axes; not those in its own statements."""
+    if scope.asked(_has_such, scope.source) and any(map(_may_be_such, nodes_of(node))):
         node = copied(node)
         _Functions(scope).generic_visit(node)
     return node
 
 
-def _has_methods(source: SourceFunction) -> bool:
-    return any(map(_is_method, nodes_of(source.tree)))
+def _has_such(source: SourceFunction) -> bool:
+    return any(map(_may_be_such, nodes_of(source.tree)))
 
 
-def _is_method(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
+def _may_be_such(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name in _NAMES
+    return False
 
 
 class _Functions(ast.NodeTransformer):
@@ -46,9 +53,11 @@ class _Functions(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """A method of an array, as its function."""
         self.generic_visit(node)
-        if not _is_method(node):
+        return _with_named_axis(self._scope, self._with_function(node))
+
+    def _with_function(self, node: ast.Call) -> ast.Call:
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in _METHODS:
             return node
-        assert isinstance(node.func, ast.Attribute)
         array, name = node.func.value, node.func.attr
         ranks = [rank(self._scope, each) for each in (array, *node.args)]
         # Products of two vectors are reductions, of which there is the method, too.
@@ -59,6 +68,15 @@ class _Functions(ast.NodeTransformer):
         assert isinstance(call, ast.Call)
         call.keywords = node.keywords
         return standing_for(at_place(call, node), node)
+
+
+def _with_named_axis(scope: Scope, node: ast.Call) -> ast.Call:
+    has_name = any(keyword.arg == "axis" for keyword in node.keywords)
+    if len(node.args) != 2 or has_name or not is_one_of(known_object(scope, node.func), _ALONG):
+        return node
+    array, axis = node.args
+    call = ast.Call(node.func, [array], [ast.keyword("axis", axis), *node.keywords])
+    return standing_for(at_place(call, node), node)
 
 
 def as_store(scope: Scope, node: ast.AST) -> ast.Assign | None:
@@ -82,10 +100,11 @@ def _stored(scope: Scope, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     match call:
         case ast.Call(func=ast.Attribute(value=array, attr="fill"), args=[value], keywords=[]):
             return (array, value) if known(scope, call.func) is None and not rank(scope, value) else None
-        case ast.Call(func=ast.Attribute(value=array, attr="sort"), args=[]) if known(scope, call.func) is None:
-            made = word(scope, np.sort, array)
+        case ast.Call(func=ast.Attribute(value=array, attr="sort"), args=axis) if known(scope, call.func) is None:
+            made = word(scope, np.sort, array, *axis)
             assert isinstance(made, ast.Call)
             made.keywords = call.keywords
+            made = _with_named_axis(scope, made)
             return array, standing_for(at_place(made, call), call)
         case ast.Call(args=[array, value], keywords=[]) if known_object(scope, call.func) is np.copyto:
             return (array, value) if _fits(scope, value, array) else None

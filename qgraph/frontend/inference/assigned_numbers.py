@@ -121,9 +121,11 @@ class _Assigned:
         return is_one_of(function, _RANGES)
 
     def _argument(self, name: str) -> Binding | None:
-        """What a parameter of a kernel is at its start, where that is one array or number."""
+        """What a parameter is at the function's start, where that is one array or number."""
         frame = self._scope.frame
-        leaf = None if frame is None or self._scope.caller is not None else frame.unit.leaves.get(name)
+        if frame is not None and self._scope.caller is not None:
+            return frame.given.get(name)
+        leaf = None if frame is None else frame.unit.leaves.get(name)
         return None if leaf is None or leaf.path != name else LeafRef(leaf)
 
     def _start(self, name: str, bound: Binding | None) -> None:

@@ -13,6 +13,7 @@ from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import is_component, is_elementwise, is_place, known_object, new_array, rank
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import at_place, operands_of
+from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied
 
@@ -141,6 +142,13 @@ def check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: a
             scope.span(node),
             hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
         )
+
+
+def updated_in_place(scope: Scope, target: ast.expr, computed: ast.BinOp) -> ast.Call:
+    """``computed``, an element that is updated, of a number whose type is inferred later: checked then, as above."""
+    dtype = element_type(scope, target)
+    function = intrinsics.in_place_unsigned if dtype is not None and dtype.kind == "u" else intrinsics.in_place
+    return word(scope, function, computed, computed.left)
 
 
 def array_operands(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> list[ast.expr]:

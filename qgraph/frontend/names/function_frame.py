@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from qgraph.frontend.names.bindings import Binding, Poisoned, ScalarRef
 from qgraph.frontend.names.definite_assignment import name_read, needed_before, preorder
@@ -61,8 +61,10 @@ class Structure:
 class Frame:
     """A kernel, or one call of a func whose statements became the kernel's."""
 
-    def __init__(self, unit: ProgramBuilder, tree: ast.FunctionDef) -> None:
+    def __init__(self, unit: ProgramBuilder, tree: ast.FunctionDef, given: Mapping[str, Binding] | None = None) -> None:
         self.unit = unit
+        # What a call of a func binds its parameters to.
+        self.given = {} if given is None else dict(given)
         # The values that each name is assigned.
         self.values: dict[str, list[ast.expr]] = {}
         self._scalars: dict[str, ScalarRef] = {}

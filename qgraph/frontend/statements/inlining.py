@@ -107,7 +107,7 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | V
             raise scope.error(found, argument, "pass a row, a column, or another part of one dimension")
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
     tree = pruned(scope.of(source, names), source.tree)
-    frame = Frame(unit, tree)
+    frame = Frame(unit, tree, names)
     inner = scope.of(source, names, frame)
     unit.calling.append(function)
     enter_function(region, inner, tree)

@@ -23,6 +23,7 @@ from qgraph.operations.table import OPERATIONS
 _Integer: Any = types.Integer
 _PrimitiveModel: Any = models.PrimitiveModel
 _NATURAL: Interval = (0, types.int64.maxval)
+_WHOLE: Interval = (types.int64.minval, types.int64.maxval)
 
 
 class Either(_Integer):
@@ -96,13 +97,18 @@ def _hull(*spans: Interval) -> Interval:
     return min(low for low, _ in spans), max(high for _, high in spans)
 
 
-def one_of(joined: Any, items: tuple[Any, ...]) -> Any:
-    """``joined``, the type in which numbers meet of which one is taken as it is: either, if they are not of one type."""
+def one_of(joined: Any, items: tuple[Any, ...], *, least: bool = False) -> Any:
+    """``joined``, the type in which numbers meet of which one is taken as it is: either, if they are not of one type.
+
+    The ``least`` of a uint64 and Python's integer has a sign, and 64 bits; None where no type holds what it may be.
+    """
     spans = [span for item in items if (span := _span(item)) is not None]
     kinds = tuple(sorted({kind for item in items for kind in _kinds(item)}, key=str))
     if any(map(_has_64_bits, kinds)):
         # It may be Python's, with which narrow integers have 64 bits, too.
         kinds = tuple(kind for kind in kinds if not _is_narrow(kind))
+        if joined == types.uint64 and ((least and types.int64 in kinds) or any(low < 0 for low, _ in spans)):
+            return Either(types.int64, _WHOLE, (types.uint64,)) if least else None
         if joined == types.uint64:
             spans += [_NATURAL] * (types.int64 in kinds)
             kinds = tuple(kind for kind in kinds if kind != types.int64)

@@ -2,7 +2,8 @@
 
 CPython keeps the integer. Here both are one float, which is right wherever a float is wanted: stored in an array of floats, or
 combined with one. Where it becomes an integer again digits may be missing, so that is refused. So is what an integer of NumPy's
-with fewer than 64 bits, which wraps around, would make a narrow integer of: `-max(x[i], 0.5)` of a uint8.
+with fewer than 64 bits, which wraps around, would make a narrow integer of: `-max(x[i], 0.5)` of a uint8, and a literal's
+`max(8, 0.5) - x[i]`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MANTISSA = {types.float16: 11, types.float32: 24, types.float64: 53}
 class Rounded(_Float):
     """The Numba type of such a float; ``base`` is that of any other one with as many bits.
 
-    ``kinds`` are NumPy's narrow types that it may be of, and it ``loses`` digits of integers with more than it has.
+    ``kinds`` are NumPy's narrow types that it may be of, and Python's literals. It ``loses`` digits of integers with more.
     """
 
     def __init__(self, base: Any, loses: bool = True, kinds: tuple[Any, ...] = ()) -> None:
@@ -69,15 +70,29 @@ def cases(args: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         yield from itertools.product(*((*arg.kinds, arg.base) if isinstance(arg, Rounded) else (arg,) for arg in args))
 
 
+def integers_divided_by_zero(dividend: Any, divisor: Any) -> bool:
+    """Whether both may be integers, of which one may be a float, and the second 0."""
+    may_be_integers = all(isinstance(each, Rounded | types.Integer | types.Boolean) for each in (dividend, divisor))
+    if not may_be_integers or not (isinstance(dividend, Rounded) or isinstance(divisor, Rounded)):
+        return False
+    kinds = divisor.kinds if isinstance(divisor, Rounded) and not divisor.loses else (divisor,)
+    return any(not isinstance(kind, types.IntegerLiteral) or kind.literal_value == 0 for kind in kinds)
+
+
 def unfit(item: Any, integer: Any, text: str) -> str | None:
     """What to say of a number of which ``text`` makes an ``integer``, if it may stand for one with other digits."""
     if not isinstance(item, Rounded) or not isinstance(integer, types.Integer):
         return None
     if item.loses:
         return refusal(text)
-    narrow = [kind for kind in item.kinds if isinstance(kind, types.Integer)]
-    held = all(integer.minval <= kind.minval and kind.maxval <= integer.maxval for kind in narrow)
+    ends = [_ends(kind) for kind in item.kinds if isinstance(kind, types.Integer)]
+    held = all(integer.minval <= low and high <= integer.maxval for low, high in ends)
     return None if held else narrow_refusal([item])
+
+
+def _ends(kind: Any) -> tuple[int, int]:
+    is_known = isinstance(kind, types.IntegerLiteral)
+    return (kind.literal_value, kind.literal_value) if is_known else (kind.minval, kind.maxval)
 
 
 def _narrow_kinds(item: Any) -> tuple[Any, ...]:
@@ -88,7 +103,7 @@ def _narrow_kinds(item: Any) -> tuple[Any, ...]:
 
 
 def _is_narrow(kind: Any) -> bool:
-    return isinstance(kind, types.Boolean) or (not isinstance(kind, types.IntegerLiteral) and kind.bitwidth < 64)
+    return isinstance(kind, types.Boolean | types.IntegerLiteral) or kind.bitwidth < 64
 
 
 def _digits(item: Any) -> int:
@@ -109,6 +124,10 @@ def refusal(text: str) -> str:
 
 def narrow_refusal(items: Iterable[Any]) -> str:
     """What to say where it counts whether it is a narrow integer."""
-    kind = next(item for item in items if isinstance(item, Rounded) and item.kinds).kinds[0]
-    found = f"a number is NumPy's {kind} or a float, as in max(a, 0.5), and the result depends on which"
-    return f"{found}: write float(...) for a float, or numpy.{kind}(...)"
+    kinds = next(item for item in items if isinstance(item, Rounded) and item.kinds).kinds
+    kind = next((each for each in kinds if not isinstance(each, types.IntegerLiteral)), None)
+    one, word = (f"Python's {kinds[0]}", "int") if kind is None else (f"NumPy's {kind}", f"numpy.{kind}")
+    found = (
+        f"a number is {one} or a float, as in max({kinds[0] if kind is None else 'a'}, 0.5), and the result depends on which"
+    )
+    return f"{found}: write float(...) for a float, or {word}(...)"

@@ -1,4 +1,4 @@
-"""Typing rules of rounding: ceil, floor, round, whose a number is included, and divmod."""
+"""Typing rules of rounding: ceil, floor, round, whose a number is included, `//` and `%`, and divmod."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from qgraph.lowering.number_types import function_llvm
 from qgraph.lowering.number_types import number_llvm as code
 from qgraph.lowering.number_types.number_llvm import Emitter, types
+from qgraph.lowering.number_types.rounded_floats import integers_divided_by_zero
 from qgraph.lowering.number_types.type_promotion import (
     Choice,
     NumberError,
@@ -18,7 +19,7 @@ from qgraph.lowering.number_types.type_promotion import (
     plain,
 )
 from qgraph.lowering.number_types.typing_contexts import NumberTyping
-from qgraph.lowering.number_types.typing_rules import Types, to_integer
+from qgraph.lowering.number_types.typing_rules import Types, arithmetic, to_integer
 
 
 def rounding(emit: Emitter) -> Rule:
@@ -31,6 +32,20 @@ def rounding(emit: Emitter) -> Rule:
         if not is_real(kind):
             return None
         return Choice((kind,), kind, code.identity if is_integral(kind) else emit)
+
+    return rule
+
+
+def division(emit: Emitter) -> Rule:
+    """``//`` and ``%``. An integer divided by zero gives 0 or raises, and a float gives inf or nan: it must be known which."""
+
+    def rule(typing: NumberTyping, args: Types) -> Choice | None:
+        if len(args) == 2 and integers_divided_by_zero(*args):
+            raise NumberError(
+                "a number is an integer or a float, as in max(n, 0.5), and a division by zero depends on which: "
+                "write float(...) for a float, or int(...)"
+            )
+        return arithmetic(emit)(typing, args)
 
     return rule
 

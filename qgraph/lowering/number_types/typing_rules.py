@@ -230,7 +230,7 @@ def extreme(emit: Emitter, *, largest: bool) -> Rule:
             raise NumberError("min and max take two numbers or more: of one there is nothing to choose")
         _refuse_complex(args)
         choice = _choice_of_one(args, emit, largest=largest)
-        return replace(choice, result=one_of(meeting(choice.result, args), args))
+        return replace(choice, result=one_of(meeting(choice.result, args), args, least=not largest))
 
     return rule
 

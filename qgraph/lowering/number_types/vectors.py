@@ -41,7 +41,7 @@ def meaning(value: object, args: Sequence[Any], is_number: Callable[[Any], bool]
     name = _METHODS.get(id(value))
     if not any(shapes) and name is None:
         return None
-    if value is intrinsics.in_place:
+    if value in (intrinsics.in_place, intrinsics.in_place_unsigned):
         return "the shape of a vector that updates a row is not known before types are inferred: write qgraph.vec(v[0], v[1])"
     symbol = operation(value).symbol
     if name is None and symbol in ("", "==", "!="):

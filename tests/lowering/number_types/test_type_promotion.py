@@ -189,7 +189,7 @@ def result_type(name: Callable[..., Any], *dtypes: object, float_type: str = "fl
         (operator.invert, ("uint8",), "uint8", "uint8"),
         (abs, ("int8",), "int8", "int8"),
         (abs, ("complex64",), "float32", "float32"),
-        (max, ("float32", 0), "float32", "float32"),
+        (max, ("float32", 0), "float32_or_Literal[int](0)", "float32_or_Literal[int](0)"),
         (min, ("uint8", 3), "uint8_or_3_to_3", "uint8_or_3_to_3"),
         (float, ("int64",), "float32", "float64"),
         (float, ("float32",), "float32", "float64"),
