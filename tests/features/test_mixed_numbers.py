@@ -311,3 +311,20 @@ def sum_from_a_float(x, o):
 
 def test_a_sum_of_narrow_integers_that_begins_with_a_float(rig):
     rig.check(sum_from_a_float, lambda: (np.full((4, 3), 127, np.int8), np.zeros(4)))
+
+
+def of_large_unsigned_scalars(x, s, t):
+    v = s * t + 1
+    x[0] = v
+    for i in range(1, x.shape[0]):
+        x[i] = s * 5 + x[i]
+        x[i] ^= v << 1
+    for _ in qgraph.serial(range(t)):
+        x[1] += s**2
+    return v - 7, s ^ t, s + t
+
+
+@pytest.mark.parametrize("seed", [5, 2**63, 2**64 - 1])
+def test_what_is_computed_of_uint64_scalars_has_all_their_bits(check, seed):
+    with np.errstate(over="ignore"):
+        check(of_large_unsigned_scalars, lambda: (np.arange(4, dtype=np.uint64), np.uint64(seed), np.uint64(3)))
