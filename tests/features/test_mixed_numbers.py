@@ -328,3 +328,28 @@ def of_large_unsigned_scalars(x, s, t):
 def test_what_is_computed_of_uint64_scalars_has_all_their_bits(check, seed):
     with np.errstate(over="ignore"):
         check(of_large_unsigned_scalars, lambda: (np.arange(4, dtype=np.uint64), np.uint64(seed), np.uint64(3)))
+
+
+def products_of_truths_or_floats(b, f, out):
+    a = b[0] if f[1] > 1 else f[0]
+    out[0, 3] = a * a
+    for i in range(b.shape[0]):
+        a = b[i] if f[i] > 1 else f[i]
+        out[i, 0] = a * a * b[i]
+        out[i, 1] = max(b[i], 0.5) * b[i] + 0.25
+        out[i, 2] = np.maximum(a, b[i]) + np.abs(a) * f[i]
+
+
+def test_what_is_a_truth_or_a_float_is_multiplied(check):
+    check(products_of_truths_or_floats, lambda: (np.array([True, False, True]), np.array([0.5, 1.5, 2.0]), np.zeros((3, 4))))
+
+
+def sum_of_truths_or_floats(b, f, out):
+    for i in range(b.shape[0]):
+        a = (b[i] if f[i] > 1 else f[i]) * b[i]
+        out[i] = a + a
+
+
+def test_a_sum_of_what_is_a_truth_or_a_float_is_refused(rig):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's bool or a float.*write float\(\.\.\.\)"):
+        rig.kernel(sum_of_truths_or_floats)(*map(rig.device, (np.ones(3, np.bool_), np.arange(3.0), np.zeros(3))))
