@@ -200,3 +200,19 @@ def starred(x):
 def test_refused_by_name(rig, function, args, message):
     with pytest.raises(KernelSyntaxError, match=message):
         rig.run(rig.kernel(function), ints(), *args)
+
+
+def searched_for_an_array_or_a_number(c, n):
+    return np.searchsorted(c, np.arange(n) if n > 2 else n - 1)
+
+
+def interpolated_at_an_array_or_a_number(c, n):
+    return np.interp((np.arange(n) + 0.5) / n if n > 2 else n - 1, c, c)
+
+
+@pytest.mark.parametrize("function", [searched_for_an_array_or_a_number, interpolated_at_an_array_or_a_number])
+def test_what_is_a_new_array_or_a_number_is_refused_where_it_is_written(rig, function):
+    with pytest.raises(
+        qgraph.KernelSyntaxError, match=r"`.*np\.arange\(n\).* else n - 1` is one array or another, or a number"
+    ):
+        rig.run(rig.kernel(function), np.arange(3.0), 3)

@@ -793,3 +793,24 @@ def test_guards_of_cases(check):
 @pytest.mark.parametrize("scale", [0, 1])
 def test_guards_of_cases_at_kernel_level(check, scale, k):
     check(guards_at_kernel_level, lambda: (np.arange(1.0, 5.0) * scale, k))
+
+
+def numbers_that_change_in_what_is_matched(op, arg):
+    acc = at = steps = 0
+    while at < op.shape[0] and steps < 20:
+        steps += 1
+        match op[at]:
+            case 3 if acc < 9:
+                at += arg[at] % 3
+            case k if k > 3:
+                acc += k + arg[at]
+            case n:
+                acc -= n
+        at += 1
+    return acc, at, steps
+
+
+def test_a_case_names_an_element_at_a_number_that_changes(rig):
+    kernel = rig.kernel(numbers_that_change_in_what_is_matched)
+    given = np.array([0, 5, 2, 3, 4, 3, 9]), np.array([5, 1, 2, 2, 7, 1, 1])
+    assert kernel(*map(rig.device, given)) == kernel.reference(*given)

@@ -461,3 +461,59 @@ def literals_or_floats(x, c, f, out, whole):
 def test_a_literal_or_a_float_is_one_number_where_only_that_counts(check, dtype):
     numbers, fractions = np.array([1, 5, 33, 90, 127], dtype), np.array([0.5, 1.5, 0.7, 3.5, 2.5])
     check(literals_or_floats, lambda: (numbers, numbers % 2 == 0, fractions, np.full((5, 4), 77.0), np.zeros(5, np.int64)))
+
+
+def of_large_unsigned_scalars(x, s, t):
+    v = s * t + 1
+    x[0] = v
+    for i in range(1, x.shape[0]):
+        x[i] = s * 5 + x[i]
+        x[i] ^= v << 1
+    for _ in qgraph.serial(range(t)):
+        x[1] += s**2
+    return v - 7, s ^ t, s + t
+
+
+@pytest.mark.parametrize("seed", [5, 2**63, 2**64 - 1])
+def test_what_is_computed_of_uint64_scalars_has_all_their_bits(check, seed):
+    with np.errstate(over="ignore"):
+        check(of_large_unsigned_scalars, lambda: (np.arange(4, dtype=np.uint64), np.uint64(seed), np.uint64(3)))
+
+
+def products_of_truths_or_floats(b, f, out):
+    a = b[0] if f[1] > 1 else f[0]
+    out[0, 3] = a * a
+    for i in range(b.shape[0]):
+        a = b[i] if f[i] > 1 else f[i]
+        out[i, 0] = a * a * b[i]
+        out[i, 1] = max(b[i], 0.5) * b[i] + 0.25
+        out[i, 2] = np.maximum(a, b[i]) + np.abs(a) * f[i]
+
+
+def test_what_is_a_truth_or_a_float_is_multiplied(check):
+    check(products_of_truths_or_floats, lambda: (np.array([True, False, True]), np.array([0.5, 1.5, 2.0]), np.zeros((3, 4))))
+
+
+def sum_of_truths_or_floats(b, f, out):
+    for i in range(b.shape[0]):
+        a = (b[i] if f[i] > 1 else f[i]) * b[i]
+        out[i] = a + a
+
+
+def test_a_sum_of_what_is_a_truth_or_a_float_is_refused(rig):
+    with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's bool or a float.*write float\(\.\.\.\)"):
+        rig.kernel(sum_of_truths_or_floats)(*map(rig.device, (np.ones(3, np.bool_), np.arange(3.0), np.zeros(3))))
+
+
+def in_tuples_of_several_types(x, f, out):
+    k = x[1]
+    if k in (1, 2.0):
+        out[0, 3] = 1
+    for i in range(x.shape[0]):
+        out[i, 0] = x[i] in (1, 2.5)
+        out[i, 1] = 2 if f[i] not in (x[0], 2.5, 7) else 3
+        out[i, 2] = x[i] & 3 in (f[0], True)
+
+
+def test_membership_in_a_tuple_of_numbers_of_several_types(check):
+    check(in_tuples_of_several_types, lambda: (np.array([1, 2, 3]), np.array([1.0, 2.5, 4]), np.full((3, 4), 77.0)))

@@ -372,3 +372,20 @@ def test_rows_are_parallel_loops(kernel) -> None:
     x = np.ones((4, 5))
     plan = qgraph.kernel(backend="cpu")(kernel).plan(x, x.copy())
     assert any(task.axes for task in plan.tasks)
+
+
+def over_arrays_of_the_iteration(x, y):
+    for i in qgraph.serial(range(2)):
+        part, twice = x[i:], x * 2
+        for k, v in qgraph.serial(enumerate(part)):
+            y[k] += v * (i + 1)
+        for v, w in qgraph.serial(zip(twice, part)):
+            y[0] = y[0] * 2 + v - w
+        while y[0] < 100:
+            fresh = np.full(2, 3.0)
+            for v in qgraph.serial(fresh):
+                y[0] += v
+
+
+def test_over_arrays_that_get_their_names_in_the_same_loop(check):
+    check(over_arrays_of_the_iteration, lambda: (np.arange(4.0), np.ones(4)))

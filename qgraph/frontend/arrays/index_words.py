@@ -21,6 +21,7 @@ from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import histogram_part_of, known, known_object, rank, view_word
 from qgraph.frontend.names.bindings import Extent, LeafRef, Value, ViewRef
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.syntax.written_arrays import written_out
 from qgraph.ir.trees import at_place, load, parsed
 from qgraph.source import as_written, copied, standing_for
 
@@ -194,12 +195,20 @@ def _meshed(make: Maker, axis: ast.expr, x: ast.expr, y: ast.expr, indexing: ast
 def _array(make: Maker, object: ast.expr, dtype: ast.expr | None = None) -> Indexed:
     if rank(make.scope, object):
         return _converted(make, object, dtype)
-    values = [make.number(each) for each in make.parts(object)] if isinstance(object, (ast.Tuple, ast.List)) else []
-    if not values or any(isinstance(each, (ast.Tuple, ast.List)) for each in values):
-        found = f"`{as_written(object)}` is no row of numbers that is written out"
+    rows = written_out(object)
+    if rows is None or any(isinstance(each, ast.Starred) for each in rows.values):
+        found = f"`{as_written(object)}` is no row of numbers, and no rows of one length, that are written out"
         raise make.refused(found, "make the array, and assign its parts")
+    values = [make.number(each) for each in rows.values]
     kind = make.dtype(dtype) if dtype is not None else np.result_type(*(make.type_of(each) for each in values))
-    return Indexed([number(len(values))], kind, lambda indices: _chosen(make, indices[0], values, kind))
+
+    def element(indices: Indices) -> ast.expr:
+        at = indices[0]
+        for index, size in zip(indices[1:], rows.shape[1:], strict=True):
+            at = written("at * size + index", at=at, size=number(size), index=index)
+        return _chosen(make, at, values, kind)
+
+    return Indexed([number(size) for size in rows.shape], kind, element)
 
 
 def _chosen(make: Maker, index: ast.expr, values: Sequence[ast.expr], kind: np.dtype[Any]) -> ast.expr:

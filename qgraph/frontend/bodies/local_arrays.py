@@ -19,6 +19,7 @@ from qgraph.frontend.names.definite_assignment import names_bound_again
 from qgraph.frontend.names.program_builder import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.syntax.written_arrays import WrittenArray, written_out
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import assign, at_place, load
@@ -69,16 +70,18 @@ def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
         raise _refused(
             scope, call, f"`{as_written(call)}` is not understood in a loop", f"its arguments are {', '.join(names)}"
         )
-    elements = _elements(scope, call, given["object"]) if maker == "array" else []
-    shape = (len(elements),) if elements else _shape(scope, call, given["shape"])
-    dtype = _dtype(scope, call, given.get("dtype"), elements or [given[name] for name in ("fill_value",) if name in given])
+    rows = _elements(scope, call, given["object"]) if maker == "array" else None
+    shape = rows.shape if rows is not None else _shape(scope, call, given["shape"])
+    values = rows.values if rows is not None else [given[name] for name in ("fill_value",) if name in given]
+    dtype = _dtype(scope, call, given.get("dtype"), values)
     if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
         raise _refused(scope, call, f"`{as_written(call)}` takes more than {_MOST_BYTES} bytes in each iteration of a loop")
     sizes = [ast.Constant(size) for size in shape]
     made: ast.stmt = ast.Assign([target], word(scope, intrinsics.local_array, word_of(scope, dtype), *sizes))
     whole: ast.expr = ast.Slice() if len(shape) == 1 else ast.Tuple([ast.Slice() for _ in shape], ast.Load())
     fill = {"zeros": ast.Constant(0), "ones": ast.Constant(1), "full": given.get("fill_value")}.get(maker)
-    stores = [(whole, fill)] if fill is not None else [(ast.Constant(at), part) for at, part in enumerate(elements)]
+    places = [_place(at) for at in np.ndindex(shape)] if rows is not None else []
+    stores = [(whole, fill)] if fill is not None else [*zip(places, values, strict=False)]
     name = load(target.id)
     # The values first: the name may have stood for another array.
     held = [f"_{target.id}{at}" for at in range(len(stores))]
@@ -88,6 +91,11 @@ def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
     ]
     statements = [at_place(each, node) for each in (*before, made, *after)]
     return LocalArray(statements, ArrayType(dtype.name, len(shape), "C", tail=shape))
+
+
+def _place(at: tuple[int, ...]) -> ast.expr:
+    numbers: list[ast.expr] = [ast.Constant(each) for each in at]
+    return numbers[0] if len(numbers) == 1 else ast.Tuple(numbers, ast.Load())
 
 
 def rebound(scope: Scope, nodes: Sequence[ast.AST]) -> set[str]:
@@ -147,21 +155,18 @@ def _constant(scope: Scope, node: ast.expr) -> object:
     return constant if constant is not None else known_object(scope, node)
 
 
-def _elements(scope: Scope, call: ast.Call, node: ast.expr) -> Sequence[ast.expr]:
-    if not isinstance(node, (ast.Tuple, ast.List)) or not node.elts or any(map(_is_several, node.elts)):
+def _elements(scope: Scope, call: ast.Call, node: ast.expr) -> WrittenArray:
+    found = written_out(node)
+    if found is None or any(isinstance(each, ast.Starred) for each in found.values):
         raise _refused(
             scope,
             call,
             f"`{as_written(call)}` makes an array in an iteration of a loop of what is not written out",
-            "write its numbers: np.array((a, b, c)); for more dimensions np.empty((2, 2)), then t[0, 0] = ...",
+            "write its numbers: np.array((a, b, c)), np.array(((a, b), (c, d)))",
         )
-    if any(rank(scope, part) for part in node.elts):
+    if any(rank(scope, part) for part in found.values):
         raise _refused(scope, call, f"`{as_written(call)}` makes an array of arrays in an iteration of a loop")
-    return node.elts
-
-
-def _is_several(node: ast.expr) -> bool:
-    return isinstance(node, (ast.Tuple, ast.List, ast.Starred))
+    return found
 
 
 def _dtype(scope: Scope, call: ast.Call, node: ast.expr | None, values: Sequence[ast.expr]) -> np.dtype[np.generic]:

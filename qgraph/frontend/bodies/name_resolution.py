@@ -293,10 +293,12 @@ class _Rewriter(ProgressResolution, VectorResolution):
             return self.block(chosen) or [at(ast.Pass(), node)]
         cases = cases_of(self._scope, node)
         subject = f"_m{node.lineno}_{node.col_offset}"
+        # Before names in the subject are replaced, of which a case takes a copy.
+        branches = as_if(node, cases, subject)
         word = self._body.names.add(intrinsics.match_subject, "_match_subject")
         result = [assign(subject, relocate(call_of(word, self.visit(node.subject)), node.subject), node)]
         scope, self._scope = self._scope, self._scope.inner({subject: Private(subject)})
-        result += self.block(as_if(node, cases, subject))
+        result += self.block(branches)
         self._scope = scope
         return result
 

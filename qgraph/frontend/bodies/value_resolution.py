@@ -47,7 +47,7 @@ from qgraph.ir.slots import Slot
 from qgraph.ir.trees import call_of, load, parts_of, stored
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
-from qgraph.source import as_written, copied, standing_for
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 # What a Python integer that divides another may be. "known": the host divides too, and says so before anything runs.
 # "unchecked": iterations of parallel loops have 0 where the divisor is 0, as with NumPy's integers, unless it is written.
@@ -303,6 +303,18 @@ class ValueResolution(ast.NodeTransformer):
         return at(self._call(kind, "_complex" if kind is np.complex64 else "_float", node), node)
 
     # --- operators ------------------------------------------------------------------------------------------------------
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """`v in (a, b)` is `v == a or v == b`, whatever types these have; calls are left as they are, which are made once."""
+        match node:
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple(elts=[_, _, *_] as items)]):
+                if any(isinstance(child, ast.Call | ast.Starred) for part in (left, *items) for child in nodes_of(part)):
+                    return self.generic_visit(node)  # type: ignore[return-value]
+                tests: list[ast.expr] = [at(ast.Compare(copied(left), [ast.Eq()], [item]), node) for item in items]
+                found: ast.expr = at(ast.BoolOp(ast.Or(), tests), node)
+                found = at(ast.UnaryOp(ast.Not(), found), node) if isinstance(op, ast.NotIn) else found
+                return self.visit(found)  # type: ignore[no-any-return]
+        return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator: a number of the host, or code that notes a fault where Python raises."""

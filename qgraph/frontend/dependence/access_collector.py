@@ -64,6 +64,11 @@ def _walk(facts: LoopFacts, written: frozenset[str], counters: frozenset[str], *
     return Accesses(variables, tuple(walker.accesses), tuple(starts))
 
 
+def integer_of(facts: LoopFacts, node: ast.expr) -> Poly | None:
+    """The integer that an expression of no memory is, by what is known of those in it."""
+    return _Walker(facts, frozenset(), frozenset(), texts=False).bound(node)
+
+
 def _counters(facts: LoopFacts, touched: Accesses) -> frozenset[str]:
     """Arrays in one element of which one atomic statement counts, and which nothing else touches."""
     found: dict[str, set[int]] = {}

@@ -154,7 +154,11 @@ def settled(unit: ProgramBuilder, scope: Scope, bound: Binding, value: ast.expr)
     """``bound``, which ``value`` gets a name for: an integer that host and device may compute in two ways is computed once."""
     if not isinstance(bound, HostExpr) or bound.name or not _is_integer(unit, bound.expr):
         return bound
-    if not _runs_at_once(unit) or not (_is_rounded(unit, bound.expr) or _may_wrap(unit, bound.expr)):
+    rounded = _is_rounded(unit, bound.expr)
+    if not _runs_at_once(unit) or not (rounded or _may_wrap(unit, bound.expr)):
+        return bound
+    if not rounded and numpy_type(unit, bound.expr) is np.uint64:
+        # What the host computes has a sign, and the device wraps as NumPy does.
         return bound
     return HostExpr(bound.expr, unit.host_value(bound.expr, scope.span(value), text=as_written(value)).id)
 

@@ -77,12 +77,13 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
 
 
 def _goes_over_arrays(scope: Scope, node: ast.expr) -> bool:
-    """Whether ``node`` is an array, or `zip` or `enumerate` of some."""
+    """Whether ``node`` is an array, or `zip` or `enumerate` of some; a name that gets its value only later may be one."""
     bound = quietly_static(scope, node.func) if isinstance(node, ast.Call) else None
     if isinstance(node, ast.Call) and isinstance(bound, Value) and bound.value in (zip, enumerate):
         # Behind the array it may say where it counts from.
         return all(_goes_over_arrays(scope, each) for each in (node.args if bound.value is zip else node.args[:1]))
-    return rank(scope, node) > 0
+    later = {child.id for child in nodes_of(node) if isinstance(child, ast.Name)} - scope.names.keys()
+    return rank(scope, node) > 0 or not later.isdisjoint(scope.source.code.co_varnames)
 
 
 def unrolled(scope: Scope, node: ast.expr) -> str:

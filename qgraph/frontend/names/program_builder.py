@@ -48,6 +48,15 @@ class Fronts:
     chosen: dict[Span, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class KnownScalar:
+    """What a kernel scalar is now made of, as written in ``scope``; ``reads``: the slots of the scalars in it."""
+
+    scope: Any
+    value: ast.expr
+    reads: frozenset[str]
+
+
 class ProgramBuilder:
     """Mutable while the frontend runs, and gone with it: the Program holds what it collected."""
 
@@ -92,6 +101,8 @@ class ProgramBuilder:
         self.host_names: dict[str, object] = {}
         # The bounds of serial loops which the host knows, by the slot of the variable.
         self.serial_ranges: dict[str, tuple[ast.expr, ast.expr, ast.expr]] = {}
+        # Kernel scalars of which the analysis of loops may follow what they are now made of, by slot, in program order.
+        self.known_scalars: dict[str, KnownScalar] = {}
         self.flags: list[tuple[str, Span]] = []
         # Functions being inlined or compiled, outermost first: a second entry is a recursion.
         self.calling: list[object] = []

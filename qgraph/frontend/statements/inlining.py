@@ -428,6 +428,10 @@ class _Calls(ast.NodeTransformer):
             if isinstance(child, ast.Name) and child.id == name:
                 standing_for(child, node)
         self._region.block(self._scope, statements)
+        bound = self._scope.names.get(name)
+        if isinstance(bound, Poisoned) and not bound.number:
+            hint = "write an `if` statement, and use the array in its branches"
+            raise self._scope.error(f"`{as_written(node)}` is one array or another, or a number", node, hint)
         return _load(name, node)
 
     def _visited(self, made: ast.expr, node: ast.expr) -> ast.expr:

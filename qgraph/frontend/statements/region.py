@@ -40,6 +40,7 @@ from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.copied_views import refuse_changed_copies
+from qgraph.frontend.statements.known_scalars import known_behind, known_in_block
 from qgraph.frontend.statements.serial_runs import SerialRun
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import Statement, Task, TaskStatement
@@ -87,21 +88,26 @@ class Region:
 
     def block(self, scope: Scope, statements: Iterable[ast.stmt]) -> None:
         """Handle ``statements`` in order; names that they bind change ``scope``."""
-        for statement in statements:
-            node = with_functions(scope, with_index_arrays(scope, statement))
-            node = as_store(scope, node) or node
-            handler = self._handlers.get(type(node))
-            if handler is None:
-                raise KernelSyntaxError(
-                    f"`{first_word(node)}` cannot be used at kernel level",
-                    scope.span(node),
-                    hint="kernel-level statements are loops, branches, assignments and calls of funcs",
-                )
+        with known_in_block(self.unit):
+            for statement in statements:
+                self._handle(scope, statement)
+
+    def _handle(self, scope: Scope, statement: ast.stmt) -> None:
+        node = with_functions(scope, with_index_arrays(scope, statement))
+        node = as_store(scope, node) or node
+        handler = self._handlers.get(type(node))
+        if handler is None:
+            raise KernelSyntaxError(
+                f"`{first_word(node)}` cannot be used at kernel level",
+                scope.span(node),
+                hint="kernel-level statements are loops, branches, assignments and calls of funcs",
+            )
+        with known_behind(self.unit, scope, node):
             handler(self, scope, node)
-            if self.unit.copies:
-                self.flush()
-                refuse_changed_copies(self.unit, scope, node, self._statements[self._looked_at :])
-            self._looked_at = len(self._statements)
+        if self.unit.copies:
+            self.flush()
+            refuse_changed_copies(self.unit, scope, node, self._statements[self._looked_at :])
+        self._looked_at = len(self._statements)
 
     def add(self, *statements: Statement) -> None:
         """Append finished statements."""

@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -28,13 +28,13 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.statements.atomic_updates import make_atomic
+from qgraph.frontend.statements.known_scalars import integers_of
 from qgraph.ir.argument_types import ScalarType
 from qgraph.ir.program import SLOTS, Axis, Effects, Selection, Task
 from qgraph.ir.slots import Slot
 from qgraph.ir.trees import call_of, load
 from qgraph.operations import intrinsics
 from qgraph.polyhedral.array_sections import Section
-from qgraph.polyhedral.symbolic_integers import Poly
 from qgraph.source import Span, as_written, copied, nodes_of
 
 
@@ -77,7 +77,7 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
         text=as_written(node.iter),
         index_tuple=index_tuple,
         asserted=declared,
-        **_integers(unit, body),
+        **integers_of(unit, body),
     )
     found = find_reductions(body, facts)
     if found is not None:
@@ -126,20 +126,6 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
     )
     unit.judged[task.name] = facts
     return save, task
-
-
-def _integers(unit: ProgramBuilder, body: Body) -> dict[str, Any]:
-    """What is known of the integers in a body, for its ``LoopFacts``."""
-    host = unit.host_integers
-    serial = unit.serial_variables(body.scalars)
-    variables = {str(variable.symbol): Poly((((variable.symbol,), 1),)) for variable in serial}
-    return {
-        "integers": host.scalars() | variables,
-        "floats": host.floats(),
-        "narrow": host.narrow(),
-        "sizes": unit.extents_of_arrays(),
-        "serial": serial,
-    }
 
 
 # A statement that touches more places of one array than this counts as touching all of it.
@@ -478,7 +464,7 @@ def facts_of_statements(unit: ProgramBuilder, body: Body, statements: list[ast.s
         file=span.file,
         span=span,
         text="",
-        **_integers(unit, body),
+        **integers_of(unit, body),
     )
 
 

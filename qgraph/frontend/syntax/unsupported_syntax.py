@@ -67,7 +67,16 @@ _MAKERS = frozenset(
 def _arrays_of(node: ast.Call) -> list[ast.expr]:
     """The shapes and rows that are written as lists, of which such a call makes an array."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return [each for each in node.args if isinstance(each, ast.List)] if name in _MAKERS else []
+    lists = [each for each in node.args if isinstance(each, ast.List)] if name in _MAKERS else []
+    rows = [row for each in node.args if name == "array" for row in _lists_in(each)]
+    return [*lists, *rows]
+
+
+def _lists_in(node: ast.expr) -> list[ast.expr]:
+    """The rows, and rows in these, that are lists."""
+    if not isinstance(node, ast.List | ast.Tuple):
+        return []
+    return [node, *(row for each in node.elts for row in _lists_in(each))]
 
 
 def index_lists(node: ast.AST) -> set[ast.expr]:

@@ -271,7 +271,10 @@ class OperationType(_Callable, _Opaque):
                 found: Any = getattr(rule(context, case), "result", None)
             except NumberError as error:
                 raise NumberError(rounded_floats.narrow_refusal(args)) from error
-            if is_integral(found) and found.bitwidth < 64:
+            if isinstance(found, types.Boolean):
+                # Of truths: a product, or the least or greatest, is the number that it is of 0 and 1.
+                results.append(found)
+            elif is_integral(found) and found.bitwidth < 64:
                 if not ambiguous_integers.keeps(self._operation.interval, found, case):
                     raise NumberError(rounded_floats.narrow_refusal(args))
                 results.append(found)
