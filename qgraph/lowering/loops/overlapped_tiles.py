@@ -296,7 +296,8 @@ class _Tiler:
         size = " + ".join(f"{np.dtype(types[key].dtype).itemsize} * {' * '.join(shapes[key])}" for key in shapes)
         least = ", ".join(extent for shape in shapes.values() for extent in shape)
         is_large = f"{size} >= {self._large(stencils)} and min({least}) >= {LEAST_EXTENT}"
-        more = (*self._all_around(stencils), *self._all_owned(stencils, [stencils.stages[number] for number in reducing]))
+        more = [*self._all_around(stencils), *self._all_owned(stencils, [stencils.stages[number] for number in reducing])]
+        more += self._all_iterate(stencils) if len(stencils.axes) > 2 else ()
         is_large += "".join(f" and {each}" for each in more)
         large = self._host(f"1 if {is_large} else 0", loop, "large arrays")
         paths = {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
@@ -344,6 +345,12 @@ class _Tiler:
                 assert number is not None
                 start, count = (ast.unparse(each) for each in (stage.task.axes[number].start, stage.task.axes[number].count))
                 yield f"{start} + {sources.get(count, count)} + {stage.anchor[axis]} <= max({extents}, 0)"
+
+    def _all_iterate(self, stencils: Stencils) -> Iterator[str]:
+        """Conditions under which each loop has iterations: where a cell is none of them it looks at what the closest one does."""
+        sources = {each.name: f"({each.source})" for each in self._program.host_values}
+        counts = (ast.unparse(axis.count) for stage in stencils.stages for axis in stage.task.axes)
+        yield from dict.fromkeys(f"{sources.get(count, count)} > 0" for count in counts)
 
     def _axes(self, loop: Loop, stencils: Stencils, tiles: tuple[int, ...]) -> tuple[Axis, ...]:
         """The loop over tiles: as many as cover every array."""

@@ -43,8 +43,8 @@ def gain(code: BlockCode | StreamCode) -> float:
             done = sum(_iterations(code, stage, left) for left in range(code.sweeps)) / (code.sweeps * owned)
             moved = sum(sizes[each.array] for each in dict.fromkeys(stage.accesses))
             shared += done * moved * (1 if runs_together(stage, code.rows) else _ONE_BY_ONE)
-    moved = device + _SHARED * shared
-    return alone / moved if stages and moved else math.inf
+    cost = device + _SHARED * shared
+    return alone / cost if stages and cost else math.inf
 
 
 def tile_cost(code: TileCode) -> TileCost:
