@@ -347,7 +347,7 @@ class _Tiler:
                 yield f"{start} + {sources.get(count, count)} + {stage.anchor[axis]} <= max({extents}, 0)"
 
     def _all_iterate(self, stencils: Stencils) -> Iterator[str]:
-        """Conditions under which each loop has iterations: where a cell is none of them it looks at what the closest one does."""
+        """Conditions under which each loop has iterations: what is none of them looks at what the closest one does."""
         sources = {each.name: f"({each.source})" for each in self._program.host_values}
         counts = (ast.unparse(axis.count) for stage in stencils.stages for axis in stage.task.axes)
         yield from dict.fromkeys(f"{sources.get(count, count)} > 0" for count in counts)
