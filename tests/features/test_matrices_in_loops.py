@@ -265,7 +265,7 @@ def test_it_compiles_for_a_device_and_is_in_no_doubt():
 def test_who_solves(kernel, n):
     """A thread alone where registers hold the system, a warp of larger ones, and one thread in memory of the largest."""
     a = np.zeros((4, n, n), np.float32)
-    arrays = (a, a[0, :4], a[0, :4]) if kernel is one_vector else (a, a)
+    arrays = (a, a[0, :4].copy(), a[0, :4].copy()) if kernel is one_vector else (a, a.copy())
     texts = qgraph.kernel(kernel, backend="cuda").ptx(*arrays)
     assert any("shfl.sync" in text for text in texts.values()) == (n not in (12, 33))
 
@@ -274,7 +274,7 @@ def test_who_solves(kernel, n):
 def test_one_thread_solves_into_another_type():
     """A warp stores numbers of the type of the matrix."""
     a, x = np.zeros((4, 13, 13), np.float32), np.zeros((4, 13))
-    texts = qgraph.kernel(one_vector, backend="cuda").ptx(a, a[0, :4], x)
+    texts = qgraph.kernel(one_vector, backend="cuda").ptx(a, a[0, :4].copy(), x)
     assert not any("shfl.sync" in text for text in texts.values())
 
 
