@@ -2311,6 +2311,28 @@ def syntax_return_arrays_that_changed_places():
 
 
 @bad(SYNTAX)
+def arrays_that_change_places_in_a_loop_over_steps():
+    def kernel(f, g, steps):
+        for _ in range(steps):
+            for i in range(f.shape[0]):
+                g[i] = f[i] + 1
+            f, g = g, f
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def memory_of_a_loop_over_steps():
+    def kernel(x, steps):
+        for _ in range(steps):
+            n = np.zeros_like(x)
+            n += x
+            x[:] = n
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
 def syntax_return_memory_of_the_graph():
     def kernel(n):
         t = qgraph.zeros(n, alloc=True)
