@@ -18,7 +18,7 @@ from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.argument_types import names_its_fields
+from qgraph.ir.argument_types import is_csr, names_its_fields
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
 from qgraph.language import Func
 from qgraph.operations.vectors import METHODS, Components
@@ -270,10 +270,11 @@ class Scope:
             self.watch(base.type.cls, node.attr, member, node)
             return BoundFunc(member, base)
         names = ", ".join(base.children) or "none"
+        others = "a product is written `A @ x`" if is_csr(base.type.cls) else "methods must be marked with @qgraph.func"
         raise self.error(
             f"`{as_written(node.value)}` has no field `{node.attr}`",
             node,
-            f"the fields of {base.type.cls.__name__} are {names}; methods must be marked with @qgraph.func",
+            f"the fields of {base.type.cls.__name__} are {names}; {others}",
         )
 
     def watch(self, owner: object, key: str, value: object, node: ast.expr) -> None:
