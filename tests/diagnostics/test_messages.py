@@ -3069,6 +3069,14 @@ def a_matrix_rolled_along_no_axis():
 
 
 @bad(SYNTAX)
+def a_matrix_rolled_by_too_many_shifts():
+    def kernel(u):
+        u[:] = np.roll(u, (1, 2, 3), axis=(0, 1))
+
+    return kernel, (np.eye(3),)
+
+
+@bad(SYNTAX)
 def an_array_word_with_an_unknown_option():
     def kernel(x):
         x[:] = np.linspace(0, 1, 5, retstep=False)
