@@ -885,6 +885,24 @@ def syntax_serial_over_a_tuple():
 
 
 @bad(SYNTAX)
+def syntax_for_over_prange():
+    def kernel(x):
+        for i in numba.prange(1, x.shape[0]):
+            x[i] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_an_attribute_that_is_misspelt():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.maximium(x[i], 1)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def syntax_for_over_a_tuple():
     def kernel(x):
         for weight in WEIGHTS:

@@ -224,7 +224,7 @@ class Scope:
             raise self.error(
                 f"`{as_written(node.value)}` has no attribute `{node.attr}`",
                 node,
-                "check the spelling; attributes of globals are looked up when the kernel is compiled",
+                _suggested(as_written(node.value), node.attr, dir(owner)),
             )
         if isinstance(owner, ModuleType):
             namespace = vars(owner) if node.attr in vars(owner) else Attributes(owner)
@@ -400,6 +400,17 @@ class Scope:
         known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]
         close = difflib.get_close_matches(name, [word for word in known if not word.startswith("__")], 1)
         return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"
+
+
+def _suggested(owner: str, attribute: str, known: list[str]) -> str:
+    """What is said of an attribute that ``owner`` does not have."""
+    # Only where something is wrong.
+    import difflib
+
+    close = difflib.get_close_matches(attribute, [word for word in known if not word.startswith("_")], 1, 0.75)
+    if close:
+        return f"did you mean `{owner}.{close[0]}`?"
+    return "check the spelling; attributes of globals are looked up when the kernel is compiled"
 
 
 def is_random(function: object) -> bool:
