@@ -310,5 +310,16 @@ def _loops(lines: list[str], first: int) -> Iterator[tuple[int, int, str]]:
     yield from walk(tree, 0)
 
 
+def _run() -> int:
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has read enough, as `| head` does. What is left goes nowhere, or Python would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(_run())

@@ -199,6 +199,24 @@ def test_a_process_of_its_own_does_the_same(run, beside_shapes, arguments, statu
     assert (done.stdout, done.stderr) == (out, err)
 
 
+def test_a_reader_who_has_read_enough():
+    reading, writing = os.pipe()
+    os.close(reading)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "qgraph", "info"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=120,
+    )
+    os.close(writing)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipeError" not in done.stderr
+
+
 def test_info_is_an_aligned_table(run):
     status, out, err = run("info")
     assert status == 0, err
