@@ -1861,6 +1861,26 @@ def type_a_string_in_a_float_array():
 
 
 @bad(TYPES)
+def type_an_unknown_method_of_a_vector():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            v = qgraph.vec(x[i], 1.0)
+            x[i] = v.outer(v).norm()
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_an_unknown_attribute_of_a_matrix():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            m = qgraph.mat((x[i], 0.0, 0.0), (0.0, x[i], 1.0))
+            x[i] = m.trace
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
 def type_an_unknown_method():
     def kernel(x):
         for i in range(x.shape[0]):
