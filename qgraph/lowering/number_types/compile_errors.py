@@ -41,7 +41,10 @@ _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
 _OF_VECTOR = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<kind>vec|mat)(?P<shape>[\dx]+)\(.*")
 _WITHOUT = "has no attribute"
-_HINT_OF_VECTOR = "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); write others by components, v[0], m[0, 1]"
+_HINT_OF_VECTOR = (
+    "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
+    "write others by components, v[0], m[0, 1]"
+)
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
