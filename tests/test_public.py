@@ -146,6 +146,10 @@ other = 3
 def shifted(x):
     for i in range(1, x.shape[0]):
         x[i] = x[i - 1]
+
+
+def sample():
+    return qgraph.zeros(8), 2
 """
 
 
@@ -257,6 +261,13 @@ def test_inspect_with_arguments_prints_the_plan(run, tmp_path):
     assert picture.read_text() == out
 
 
+def test_every_command_takes_names_of_the_module(run):
+    for command in ("inspect", "check", "profile"):
+        status, out, err = run(command, "shapes:double", "--args", "*sample()")
+        assert (status, err) == (0, "")
+        assert "double" in out
+
+
 def test_inspect_shows_reasons_and_code(run):
     status, out, err = run("inspect", "shapes:double", "--args", "np.zeros(8)", "--explain")
     assert status == 0, err
@@ -333,6 +344,8 @@ def test_help_has_an_example_and_the_exit_statuses(run, command):
     ("arguments", "status", "words"),
     [
         (("inspect", "shapes"), 2, "MODULE:KERNEL"),
+        (("inspect", "shapes.double"), 2, "MODULE:KERNEL: shapes:double?"),
+        (("inspect", "shapes.py:double"), 2, "of a file write its module, shapes:double"),
         (("inspect", "shapes:double", "--explain"), 2, "--args"),
         (("bench", "--backend", "abacus"), 2, "abacus"),
         (("check", "shapes:shifted", "--args", "np.zeros(8)"), 1, "DataRaceError"),
