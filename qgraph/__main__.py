@@ -10,7 +10,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import qgraph
@@ -92,7 +92,11 @@ def _parser() -> argparse.ArgumentParser:
         'inspect heat:step --args "np.zeros((64, 64)), 3" --explain',
     )
     look.add_argument("kernel", metavar="MODULE:KERNEL", help="as in package.module:function or module:Class.method")
-    look.add_argument("--args", metavar="EXPR", help='example arguments, such as "np.zeros(8), 3"; np is NumPy')
+    look.add_argument(
+        "--args",
+        metavar="EXPR",
+        help='example arguments, such as "np.zeros(8), 3", or "*name()" for what a function of the module gives; np is NumPy',
+    )
     look.add_argument("--dot", action="store_true", help="with --args: print the graph in Graphviz' language instead")
     look.add_argument("--svg", metavar="PATH", help="with --args: write a picture of the graph to this file; - prints it")
     look.add_argument("--explain", action="store_true", help="with --args: the graph with its reasons instead")
@@ -117,12 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--backend", choices=["cuda", "cpu"], help="where; by default on a GPU if there is one")
     for command in (check, profile):
         command.add_argument("kernel", metavar="MODULE:KERNEL", help="as for inspect")
-        command.add_argument(
-            "--args",
-            metavar="EXPR",
-            required=True,
-            help="example arguments as for inspect, or `*name()` for what a function of the module gives",
-        )
+        command.add_argument("--args", metavar="EXPR", required=True, help="example arguments as for inspect")
     cache = add("cache", _cache, "compiled kernels on the disk: where, how many, how large; `cache clear`", "cache clear")
     cache.add_argument("action", nargs="?", choices=["clear"], help="remove them all")
     return parser
@@ -173,7 +172,7 @@ def _inspect(options: argparse.Namespace) -> _Answer | None:
     described = _describe(options.kernel, kernel)
     if options.args is None:
         return described
-    args, keywords = _example_arguments(options.args)
+    args, keywords = _example_arguments(options)
     if options.dot:
         text = kernel.plan(*args, **keywords).to_dot().rstrip("\n")
         return _Answer(text, {"dot": text})
@@ -208,18 +207,16 @@ def _write(path: str, text: str) -> None:
 
 def _check(options: argparse.Namespace) -> _Answer:
     kernel = _load(options.kernel)
-    module = sys.modules[options.kernel.partition(":")[0]]
-    args, keywords = _example_arguments(options.args, vars(module))
+    args, keywords = _example_arguments(options)
     report = kernel.check(*args, **keywords)
     return _Answer(report, {"errors": [], **dataclasses.asdict(report)})
 
 
 def _profile(options: argparse.Namespace) -> _Answer | None:
     kernel = _load(options.kernel)
-    names = vars(sys.modules[options.kernel.partition(":")[0]])
     for _ in range(2):
         # New arguments each time: the first call compiles, and may have changed them.
-        args, keywords = _example_arguments(options.args, names)
+        args, keywords = _example_arguments(options)
         profile = (kernel.profile_gaps if options.gaps else kernel.profile)(*args, **keywords)
     if options.perfetto:
         return _written(options, "perfetto", profile.to_perfetto())
@@ -230,14 +227,18 @@ def _load(place: str) -> Any:
     """The kernel that ``MODULE:KERNEL`` names."""
     module_name, colon, path = place.partition(":")
     if not colon or not module_name or not path:
-        raise _UsageError(f"{place!r} is not of the form MODULE:KERNEL")
+        module_name, dot, path = place.rpartition(".")
+        instead = f": {module_name}:{path}?" if dot and path != "py" else ""
+        raise _UsageError(f"{place!r} is not of the form MODULE:KERNEL{instead}")
     # As `python -m` does for modules, so that files in the current folder are found.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise _UsageError(f"there is no module {error.name!r}") from error
+        module = module_name.removesuffix(".py").replace(os.sep, ".")
+        instead = f"; of a file write its module, {module}:{path}" if module_name.endswith(".py") else ""
+        raise _UsageError(f"there is no module {error.name!r}{instead}") from error
     for name in path.split("."):
         if not hasattr(found, name):
             kernels = sorted(key for key, value in getattr(found, "__dict__", {}).items() if _is_kernel(value))
@@ -252,13 +253,15 @@ def _is_kernel(value: Any) -> bool:
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("plan", "reference"))
 
 
-def _example_arguments(text: str, names: Mapping[str, Any] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The values of ``text``, written as between the parentheses of a call; ``names`` are those of the kernel's module."""
+def _example_arguments(options: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The values of ``--args``, written as between the parentheses of a call; names are those of the kernel's module."""
     import numpy
 
+    text: str = options.args
+    names = vars(sys.modules[options.kernel.partition(":")[0]])
     try:
         # The user's own command line, on the user's own machine: it may say what Python may say.
-        collect = eval(f"lambda call: call({text})", {"np": numpy, "numpy": numpy, "qgraph": qgraph, **(names or {})})
+        collect = eval(f"lambda call: call({text})", {"np": numpy, "numpy": numpy, "qgraph": qgraph, **names})
         result: tuple[tuple[Any, ...], dict[str, Any]] = collect(lambda *args, **keywords: (args, keywords))
     except QGraphError:
         raise
@@ -310,5 +313,16 @@ def _loops(lines: list[str], first: int) -> Iterator[tuple[int, int, str]]:
     yield from walk(tree, 0)
 
 
+def _run() -> int:
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has read enough, as `| head` does. What is left goes nowhere, or Python would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(_run())

@@ -146,6 +146,10 @@ other = 3
 def shifted(x):
     for i in range(1, x.shape[0]):
         x[i] = x[i - 1]
+
+
+def sample():
+    return qgraph.zeros(8), 2
 """
 
 
@@ -199,6 +203,24 @@ def test_a_process_of_its_own_does_the_same(run, beside_shapes, arguments, statu
     assert (done.stdout, done.stderr) == (out, err)
 
 
+def test_a_reader_who_has_read_enough():
+    reading, writing = os.pipe()
+    os.close(reading)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "qgraph", "info"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=120,
+    )
+    os.close(writing)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipeError" not in done.stderr
+
+
 def test_info_is_an_aligned_table(run):
     status, out, err = run("info")
     assert status == 0, err
@@ -237,6 +259,13 @@ def test_inspect_with_arguments_prints_the_plan(run, tmp_path):
     picture = tmp_path / "double.svg"
     assert run("inspect", "shapes:double", "--args", "np.zeros(8), times=3", "--svg", str(picture)) == (0, "", "")
     assert picture.read_text() == out
+
+
+def test_every_command_takes_names_of_the_module(run):
+    for command in ("inspect", "check", "profile"):
+        status, out, err = run(command, "shapes:double", "--args", "*sample()")
+        assert (status, err) == (0, "")
+        assert "double" in out
 
 
 def test_inspect_shows_reasons_and_code(run):
@@ -315,6 +344,8 @@ def test_help_has_an_example_and_the_exit_statuses(run, command):
     ("arguments", "status", "words"),
     [
         (("inspect", "shapes"), 2, "MODULE:KERNEL"),
+        (("inspect", "shapes.double"), 2, "MODULE:KERNEL: shapes:double?"),
+        (("inspect", "shapes.py:double"), 2, "of a file write its module, shapes:double"),
         (("inspect", "shapes:double", "--explain"), 2, "--args"),
         (("bench", "--backend", "abacus"), 2, "abacus"),
         (("check", "shapes:shifted", "--args", "np.zeros(8)"), 1, "DataRaceError"),

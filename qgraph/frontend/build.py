@@ -328,7 +328,7 @@ def _returned(unit: ProgramBuilder, span: Span, bound: LeafRef | ViewRef) -> str
         found, hint = f"a part of `{leaf.path}`", f"return `{leaf.path}`, and take the part of it after the call"
     elif leaf.name in unit.selections:
         found = f"`{leaf.path}`, which changes places with another array where only the device knows it"
-        hint = "return all of these arrays, or copy the elements to one of them"
+        hint = f"return a copy, np.copy({leaf.path}), or assign the elements to an array that stays, out[:] = {leaf.path}"
     elif _is_of_argument(unit, leaf.name):
         found, hint = (
             f"`{leaf.path}`, which is a part of an argument in NumPy",

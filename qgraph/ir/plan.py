@@ -28,6 +28,12 @@ from qgraph.stack import compiling
 TURN = "the turn"
 
 
+def _of_slot(name: str) -> str:
+    """How the user writes what a slot holds, which is called `_name_number`; of `_` there are underscores only."""
+    inside = name.strip("_")
+    return "_" if inside.isdigit() else inside.rpartition("_")[0] or name
+
+
 def control_effects(control: Loop | Branch) -> Effects:
     """What the node of a loop or branch touches, with all that is in it."""
     # It reads its own condition, which the task before it may have set.
@@ -347,8 +353,7 @@ class GraphPlan:
     def slot_text(self, names: Iterable[str]) -> list[str]:
         """How the user writes what effects call ``names``, sorted. What decides a loop or branch has no name there."""
         paths = {leaf.name: leaf.path for leaf in self.program.arrays_and_scalars}
-        # A slot is called `_name_number`.
-        return sorted({paths.get(name) or name.strip("_").rpartition("_")[0] or name for name in names})
+        return sorted({paths.get(name) or _of_slot(name) for name in names})
 
     @compiling
     def to_dot(self) -> str:

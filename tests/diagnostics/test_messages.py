@@ -885,6 +885,24 @@ def syntax_serial_over_a_tuple():
 
 
 @bad(SYNTAX)
+def syntax_for_over_prange():
+    def kernel(x):
+        for i in numba.prange(1, x.shape[0]):
+            x[i] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_an_attribute_that_is_misspelt():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.maximium(x[i], 1)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
 def syntax_for_over_a_tuple():
     def kernel(x):
         for weight in WEIGHTS:
@@ -1843,6 +1861,26 @@ def type_a_string_in_a_float_array():
 
 
 @bad(TYPES)
+def type_an_unknown_method_of_a_vector():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            v = qgraph.vec(x[i], 1.0)
+            x[i] = v.outer(v).norm()
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_an_unknown_attribute_of_a_matrix():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            m = qgraph.mat((x[i], 0.0, 0.0), (0.0, x[i], 1.0))
+            x[i] = m.trace
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
 def type_an_unknown_method():
     def kernel(x):
         for i in range(x.shape[0]):
@@ -2308,6 +2346,28 @@ def syntax_return_arrays_that_changed_places():
         return x
 
     return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def arrays_that_change_places_in_a_loop_over_steps():
+    def kernel(f, g, steps):
+        for _ in range(steps):
+            for i in range(f.shape[0]):
+                g[i] = f[i] + 1
+            f, g = g, f
+
+    return kernel, (floats(), floats(), 3)
+
+
+@bad(SYNTAX)
+def memory_of_a_loop_over_steps():
+    def kernel(x, steps):
+        for _ in range(steps):
+            n = np.zeros_like(x)
+            n += x
+            x[:] = n
+
+    return kernel, (floats(), 3)
 
 
 @bad(SYNTAX)
@@ -3042,6 +3102,14 @@ def a_reshaped_array_after_a_change():
 def a_matrix_rolled_along_no_axis():
     def kernel(u):
         u[:] = np.roll(u, 1)
+
+    return kernel, (np.eye(3),)
+
+
+@bad(SYNTAX)
+def a_matrix_rolled_by_too_many_shifts():
+    def kernel(u):
+        u[:] = np.roll(u, (1, 2, 3), axis=(0, 1))
 
     return kernel, (np.eye(3),)
 

@@ -95,6 +95,31 @@ def test_moved(check: Any, dtype: str) -> None:
     check(moved, lambda: (np.arange(12).reshape(3, 4).astype(dtype), np.arange(4).astype(dtype) + 1, 3))
 
 
+def rolled_along_several_axes(a: Any, k: int) -> Any:
+    return (
+        np.roll(a, (k, -k), axis=(0, 1)),
+        np.roll(a, k, axis=(0, 1)) + np.roll(a, (2, k + 7), axis=1),
+        np.roll(a, (1, k, -9), axis=(-1, 0, 1)),
+        np.roll(a[0], (k, 2)),
+    )
+
+
+def generations(a: Any, k: int) -> None:
+    for _t in qgraph.serial(range(k)):
+        n = np.zeros_like(a)
+        for dy in qgraph.static((-1, 0, 1)):
+            for dx in qgraph.static((-1, 0, 1)):
+                if dy or dx:
+                    n += np.roll(a, (dy, dx), axis=(0, 1))
+        a[:] = (n == 3) | ((a == 1) & (n == 2))
+
+
+@pytest.mark.parametrize("function", [rolled_along_several_axes, generations])
+def test_rolled_along_several_axes(check: Any, function: Any) -> None:
+    for seed, k in ((0, 3), (1, 1)):
+        check(function, lambda seed=seed, k=k: (np.random.default_rng(seed).integers(0, 2, (6, 5)), k))
+
+
 def joined(a: Any, b: Any, x: Any, y: Any) -> Any:
     return (
         np.concatenate((x, y * 2, x[:1])),

@@ -117,6 +117,19 @@ def test_looking_runs_nothing():
     assert kernel.stats.replays == 0
 
 
+def test_a_plan_has_no_name_of_its_own_for_an_underscore():
+    @qgraph.kernel
+    def steps(x, y, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                y[i] = x[i] + 1
+            x, y = y, x
+
+    text = str(steps.plan(np.zeros(4), np.zeros(4), 3))
+    assert "reads _, entered, left" in text
+    assert "___" not in text
+
+
 def test_a_plan_says_what_each_task_reads_and_writes():
     plan = qgraph.kernel(diamond).plan(*arrays(4))
     last = plan.tasks[-1]

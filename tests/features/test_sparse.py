@@ -133,6 +133,67 @@ def test_in_a_while(rig):
     assert kernel.reference(A, b, *(np.zeros(n) for _ in range(4)), 1e-20) == pytest.approx(steps, abs=1)
 
 
+def solved(A, b, x, tolerance):
+    r = b - A @ x
+    p = r.copy()
+    rs = r @ r
+    steps = 0
+    while rs > tolerance and steps < 1000:
+        q = A @ p
+        alpha = rs / (p @ q)
+        x += alpha * p
+        r -= alpha * q
+        before = rs
+        rs = r @ r
+        p = r + (rs / before) * p
+        steps += 1
+    return np.linalg.norm(b - A @ x), steps
+
+
+def test_as_in_numpy(rig):
+    n = 60
+    A = sp.csr_matrix(sp.diags([-np.ones(n - 1), 3 * np.ones(n), -np.ones(n - 1)], [-1, 0, 1]))
+    b, x = np.random.default_rng(1).random(n), np.zeros(n)
+    found = rig.device(x)
+    norm, steps = rig.kernel(solved)(A, rig.device(b), found, 1e-20)
+    assert 5 < steps < n
+    assert norm < 1e-9
+    np.testing.assert_allclose(A @ qgraph.to_numpy(found), b, rtol=1e-9)
+    plan = str(rig.kernel(solved).plan(A, rig.device(b), found, 1e-20))
+    assert "temporary A @ p: float64[A.shape[0]]" in plan
+    assert "_total" not in plan
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_products_in_expressions(rig, dtype):
+    def of_an_expression(A, x, y):
+        y[:] = 2 * (A @ (x + 1)) + y
+
+    def of_parts(A, x, y):
+        y[1:] = (A @ x[:])[:-1]
+
+    def of_a_product(A, x, y):
+        y[:] = A @ (A @ x)
+
+    def from_what_was(A, x, y):
+        y -= A @ x
+
+    def returned(A, x, y):
+        y += 1
+        return A @ x
+
+    for function in (of_an_expression, of_parts, of_a_product, from_what_was, returned):
+        A, x, y = some(9, 9, dtype), np.random.default_rng(0).random(9).astype(dtype), np.ones(9, dtype)
+        made = rig.device(y)
+        found = rig.kernel(function)(A, rig.device(x), made)
+        wanted = function(A, x, y)
+        np.testing.assert_allclose(qgraph.to_numpy(made), y, rtol=1e-5)
+        assert (found is None) == (wanted is None)
+        if found is not None:
+            np.testing.assert_allclose(qgraph.to_numpy(found), wanted, rtol=1e-5)
+            assert qgraph.to_numpy(found).dtype == wanted.dtype
+
+
 def test_what_changes_between_calls(rig):
     kernel = rig.kernel(product)
     A, x, y = some(8, 8), np.ones(8), rig.device(np.zeros(8))
@@ -154,7 +215,7 @@ def test_what_does_not_fit(rig):
         ((A, y, y), "is assigned to memory that it reads"),
         ((A, rig.device(np.ones(5)), y), "the matrix has 4 columns, and the vector 5 elements"),
         ((A, x, rig.device(np.ones(5))), "the matrix has 6 rows, and the vector 5 elements"),
-        ((A, rig.device(np.ones((4, 2))), y), "with one vector that is assigned to another"),
+        ((A, rig.device(np.ones((4, 2))), y), "is a product of a sparse matrix, and not with one vector"),
         ((A.tocsc(), x, y), r"pass a CSR matrix: A.tocsr\(\)"),
     ):
         with pytest.raises(qgraph.QGraphError, match=words):
@@ -163,8 +224,12 @@ def test_what_does_not_fit(rig):
 
 
 def test_products_elsewhere_are_refused(rig):
-    def in_an_expression(A, x, y):
-        y[:] = A @ x + 1
+    def in_a_loop(A, x, y):
+        for i in range(y.shape[0]):
+            y[i] = (A @ x)[i]
+
+    def by_a_method(A, x, y):
+        y[:] = A.dot(x) + 1
 
     def from_the_left(A, x, y):
         y[:] = x @ A
@@ -173,7 +238,8 @@ def test_products_elsewhere_are_refused(rig):
         y[:] = A.T @ x
 
     for function, words in (
-        (in_an_expression, "`A @ x` is a new array"),
+        (in_a_loop, "`A @ x` is a new array"),
+        (by_a_method, "a product is written `A @ x`"),
         (from_the_left, "`A` is not a whole array"),
         (of_a_transpose, "`A.T` is not a whole array"),
     ):

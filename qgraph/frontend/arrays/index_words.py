@@ -284,15 +284,22 @@ def _diagonal(make: Maker, a: ast.expr, offset: ast.expr = _ZERO) -> Indexed:
 
 
 def _roll(make: Maker, a: ast.expr, shift: ast.expr, axis: ast.expr | None = None) -> Indexed:
-    of, by = make.array(a), make.number(shift)
-    if axis is None and len(of.extents) > 1:
+    of, ndim = make.array(a), rank(make.scope, a)
+    if axis is None and ndim > 1:
         raise make.refused("no axis is named", "name one: np.roll(x, 1, axis=0)")
-    at = 0 if axis is None else make.axis(axis, len(of.extents))
+    shifts, axes = ([*each.elts] if isinstance(each, ast.Tuple | ast.List) else [each] for each in (shift, axis or _ZERO))
+    several = max(len(shifts), len(axes))
+    if {len(shifts), len(axes)} - {1, several}:
+        raise make.refused("there are not as many shifts as axes", "write one for each: np.roll(u, (1, 2), axis=(0, 1))")
+    shifts, axes = (each * several if len(each) == 1 else each for each in (shifts, axes))
+    moves = [(make.axis(each, ndim), make.number(by)) for by, each in zip(shifts, axes, strict=True)]
 
     def element(indices: Indices) -> ast.expr:
-        # The remainder of the shift, which is the same for all of them, and a comparison: no division for each.
-        moved = written("i - by % n if i >= by % n else i - by % n + n", i=indices[at], by=by, n=of.extents[at])
-        return of.at([*indices[:at], moved, *indices[at + 1 :]])
+        found = [*indices]
+        for at, by in moves:
+            # The remainder of the shift, which is the same for all of them, and a comparison: no division for each.
+            found[at] = written("i - by % n if i >= by % n else i - by % n + n", i=found[at], by=by, n=of.extents[at])
+        return of.at(found)
 
     return Indexed(of.extents, of.dtype, element)
 

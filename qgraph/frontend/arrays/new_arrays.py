@@ -12,6 +12,7 @@ from qgraph.frontend.arrays.index_words import index_word, made_by_word
 from qgraph.frontend.arrays.indexed_arrays import Indexed, Maker, note_copy
 from qgraph.frontend.arrays.library_calls import library_array
 from qgraph.frontend.arrays.selections import bind_places, bind_selection
+from qgraph.frontend.arrays.sparse_products import sparse_product
 from qgraph.frontend.arrays.views import view_of
 from qgraph.frontend.inference.axes_reduced import COMPOSED, Reduced
 from qgraph.frontend.inference.indexing import ONE
@@ -61,7 +62,11 @@ def bind_array(region: Region, scope: Scope, node: ast.expr) -> Binding | None:
         call = evaluated_arguments(region, scope, node) if isinstance(node, ast.Call) else node
         make = Maker(region, scope, call, lambda operand: _made(region, scope, operand, operand))
         return made_by_word(make, call, lambda value: _made(region, scope, at_place(value, call), call))
-    return library_array(region, scope, node, whole=lambda operand: bind_copy(region, scope, operand))
+
+    def whole(operand: ast.expr) -> LeafRef:
+        return bind_copy(region, scope, operand)
+
+    return sparse_product(region, scope, node, whole=whole) or library_array(region, scope, node, whole=whole)
 
 
 def makes_array(scope: Scope, node: ast.AST) -> bool:

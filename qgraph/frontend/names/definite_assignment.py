@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.source import Span, children_of, nodes_of
@@ -97,7 +97,14 @@ def preorder(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         left += children_of(node)[::-1]
 
 
-def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str, names: Mapping[str, object] | None = None) -> None:
+def check_private(
+    body: Sequence[ast.stmt],
+    bound: Iterable[str],
+    file: str,
+    names: Mapping[str, object] | None = None,
+    written: Mapping[str, str] | None = None,
+    earlier: Container[str] = (),
+) -> None:
     """Refuse a parallel loop in which a private name may be used before the iteration has assigned it.
 
     Args:
@@ -105,12 +112,16 @@ def check_private(body: Sequence[ast.stmt], bound: Iterable[str], file: str, nam
         bound: names that every iteration starts with: the loop variables.
         file: where the body was written, for the message.
         names: the globals of the body: inner loops over a range of constants may be known to run.
+        written: how the user writes names of the body that are spelled otherwise in it.
+        earlier: names, as the user writes them, that have a value before the loop: in order the first iteration has it.
 
     Raises:
         KernelSyntaxError: at the use, with the places of the assignments.
     """
     assigned = names_assigned(body)
-    _Flow(assigned, file, runs=lambda node: _is_constant_range(node.iter, names or {})).block(body, frozenset(bound))
+    flow = _Flow(assigned, file, runs=lambda node: _is_constant_range(node.iter, names or {}))
+    flow.written, flow.earlier = written or {}, earlier
+    flow.block(body, frozenset(bound))
 
 
 def _is_constant_range(node: ast.expr, names: Mapping[str, object]) -> bool:
@@ -195,6 +206,8 @@ class _Flow:
         self.private = private
         # Where given: collects names with upward-exposed uses, which are then no errors.
         self.exposed = exposed
+        self.written: Mapping[str, str] = {}
+        self.earlier: Container[str] = ()
         # Of each loop around: the states at its `break`s and at its `continue`s.
         self.breaks: list[State] = []
         self.continues: list[State] = []
@@ -347,9 +360,12 @@ class _Flow:
             return
         places = self.assigned[name]
         also = tuple(("it is assigned here", Span.of(place, self.file)) for place in places[:3] if place is not node)
+        name = self.written.get(name, name)
         found = f"`{name}` may be used before {'this iteration has assigned it' if self.private else 'it is assigned'}"
         hint = _hint(name, node, places) if self.private else "assign it on every path before this line"
-        raise KernelSyntaxError(found, Span.of(node, self.file), also=also, hint=hint)
+        error = KernelSyntaxError(found, Span.of(node, self.file), also=also, hint=hint)
+        error.in_order = name in self.earlier
+        raise error
 
 
 def _hint(name: str, use: ast.Name, places: list[ast.AST]) -> str:

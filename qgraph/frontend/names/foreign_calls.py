@@ -98,6 +98,7 @@ def _refuse_words(scope: Scope, callee: object, node: ast.Call, text: str) -> No
             f"`{as_written(node)}` makes an array in an iteration of a loop, or inside an expression",
             node,
             "name it at kernel level, with a row for each iteration: t = qgraph.empty((n, 3)), then t[i, 0] = ...",
+            in_order=True,
         )
     if callee in (language.serial, language.parallel, language.ndrange):
         raise scope.error(f"`{text}(...)` is used as a value", node, f"write `for ... in {text}(...)`")

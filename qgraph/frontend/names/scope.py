@@ -18,7 +18,7 @@ from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.argument_types import names_its_fields
+from qgraph.ir.argument_types import is_csr, names_its_fields
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
 from qgraph.language import Func
 from qgraph.operations.vectors import METHODS, Components
@@ -224,7 +224,7 @@ class Scope:
             raise self.error(
                 f"`{as_written(node.value)}` has no attribute `{node.attr}`",
                 node,
-                "check the spelling; attributes of globals are looked up when the kernel is compiled",
+                _suggested(as_written(node.value), node.attr, dir(owner)),
             )
         if isinstance(owner, ModuleType):
             namespace = vars(owner) if node.attr in vars(owner) else Attributes(owner)
@@ -270,10 +270,11 @@ class Scope:
             self.watch(base.type.cls, node.attr, member, node)
             return BoundFunc(member, base)
         names = ", ".join(base.children) or "none"
+        others = "a product is written `A @ x`" if is_csr(base.type.cls) else "methods must be marked with @qgraph.func"
         raise self.error(
             f"`{as_written(node.value)}` has no field `{node.attr}`",
             node,
-            f"the fields of {base.type.cls.__name__} are {names}; methods must be marked with @qgraph.func",
+            f"the fields of {base.type.cls.__name__} are {names}; {others}",
         )
 
     def watch(self, owner: object, key: str, value: object, node: ast.expr) -> None:
@@ -399,6 +400,17 @@ class Scope:
         known = [*self.names, *self.source.closure, *self.source.globals, *dir(builtins)]
         close = difflib.get_close_matches(name, [word for word in known if not word.startswith("__")], 1)
         return f"did you mean `{close[0]}`?" if close else "define it before the call, or pass it as an argument"
+
+
+def _suggested(owner: str, attribute: str, known: list[str]) -> str:
+    """What is said of an attribute that ``owner`` does not have."""
+    # Only where something is wrong.
+    import difflib
+
+    close = difflib.get_close_matches(attribute, [word for word in known if not word.startswith("_")], 1, 0.75)
+    if close:
+        return f"did you mean `{owner}.{close[0]}`?"
+    return "check the spelling; attributes of globals are looked up when the kernel is compiled"
 
 
 def is_random(function: object) -> bool:

@@ -15,11 +15,11 @@ from qgraph.frontend.desugar.element_loops import over_elements
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import LoopCall, loop_call, unrolled
 from qgraph.frontend.inference.ranks import rank, reduction
-from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, same
+from qgraph.frontend.names.bindings import Binding, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, Value, same
 from qgraph.frontend.names.definite_assignment import names_assigned, names_read, needed_before, read_before
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import bind_items, static_items
 from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test, unless_broken
@@ -51,8 +51,7 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
         raise KernelSyntaxError(
             f"a kernel-level loop cannot iterate over `{as_written(node.iter)}`",
             scope.span(node.iter),
-            hint=unrolled(scope, node.iter)
-            or "iterate over range(...), qgraph.ndrange(...) or an array, or over qgraph.serial(...) of these in order",
+            hint=_instead_of(scope, node.iter),
         )
     if bounds_call(region, found):
         node = _with_held_bounds(region, scope, node, found)
@@ -81,6 +80,16 @@ def for_loop(region: Region, scope: Scope, node: ast.For) -> None:
     _forget(scope, node)
     # Nothing leaves a parallel loop, so its `else` always runs.
     region.block(scope, node.orelse)
+
+
+def _instead_of(scope: Scope, node: ast.expr) -> str:
+    bound = quietly_static(scope, node.func) if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Call) and isinstance(bound, Value) and getattr(bound.value, "__name__", "") == "prange":
+        instead = ast.Call(ast.Name("range", ast.Load()), node.args, [])
+        return f"write `{as_written(instead)}`: the iterations of such a loop run in parallel"
+    return unrolled(scope, node) or (
+        "iterate over range(...), qgraph.ndrange(...) or an array, or over qgraph.serial(...) of these in order"
+    )
 
 
 def _or_in_order(error: KernelSyntaxError, scope: Scope, node: ast.For, found: LoopCall) -> KernelSyntaxError:

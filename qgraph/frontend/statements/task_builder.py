@@ -21,7 +21,7 @@ from qgraph.frontend.facts import loop_facts
 from qgraph.frontend.facts.loop_facts import Access, LoopFacts
 from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, zero_step
-from qgraph.frontend.names.bindings import LeafRef, Private
+from qgraph.frontend.names.bindings import LeafRef, Poisoned, Private
 from qgraph.frontend.names.definite_assignment import check_private, names_assigned, names_bound_again
 from qgraph.frontend.names.function_frame import occurrences
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -59,10 +59,11 @@ def parallel_task(unit: ProgramBuilder, scope: Scope, node: ast.For, *, declared
     own = names_assigned([node.target])
     # One name for several axes stands for several indices.
     inside = scope.inner({name: Private(name, is_tuple=True) for name in own}) if index_tuple else scope
+    written_as = {unit.local_name(name): name for name in names_assigned(node.body)}
+    earlier = {name for name in written_as.values() if not isinstance(scope.names.get(name), Poisoned | None)}
     statements = body.statements(inside, node.body, own)
-    check_private(
-        statements, [*variables, *([index_tuple] if index_tuple else []), *body.assigned], scope.file, body.names.values
-    )
+    bound = [*variables, *([index_tuple] if index_tuple else []), *body.assigned]
+    check_private(statements, bound, scope.file, body.names.values, written_as, earlier)
     bounds = _Bounds(unit, call.scope, body)
     axes = [bounds.axis(axis, variable) for axis, variable in zip(written, variables, strict=True)]
     facts = LoopFacts(
@@ -405,12 +406,7 @@ def _refuse_exits(scope: Scope, statements: list[ast.stmt], inside: bool = False
     for node in statements:
         if isinstance(node, ast.Return) or (isinstance(node, ast.Break) and not inside):
             word = "return" if isinstance(node, ast.Return) else "break"
-            instead = "" if word == "return" else ", or qgraph.serial(...)"
-            raise KernelSyntaxError(
-                f"`{word}` in a parallel loop",
-                scope.span(node),
-                hint=f"use `continue` to end one iteration{instead}",
-            )
+            raise scope.error(f"`{word}` in a parallel loop", node, "use `continue` to end one iteration", in_order=True)
         nested = inside or isinstance(node, (ast.For, ast.While))
         for name in ("body", "orelse"):
             _refuse_exits(scope, getattr(node, name, []), nested if name == "body" else inside)
@@ -425,11 +421,8 @@ def _refuse_whole_arrays(scope: Scope, statements: list[ast.stmt]) -> None:
         name = update.target.id if isinstance(update.target, ast.Name) else ""
         bound = scope.names.get(name)
         if isinstance(bound, LeafRef) and bound.is_array and name not in again:
-            raise KernelSyntaxError(
-                f"`{as_written(update)}` changes all elements of `{name}` in every iteration of a parallel loop",
-                scope.span(update),
-                hint=f"change the iteration's own element, `{name}[i]`, or write `for ... in qgraph.serial(...)`",
-            )
+            found = f"`{as_written(update)}` changes all elements of `{name}` in every iteration of a parallel loop"
+            raise scope.error(found, update, f"change the iteration's own element, `{name}[i]`", in_order=True)
 
 
 def _refuse_partial_overlap(unit: ProgramBuilder, touched: tuple[Access, ...], span: Span) -> None:

@@ -8,7 +8,8 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.ir.trees import parts_of
 from qgraph.source import Span, nodes_of
 
-_LIST = "kernels have tuples of fixed length, numbers and arrays; pass an array"
+_FIXED = "kernels have tuples of fixed length, numbers and arrays"
+_LIST = f"{_FIXED}; pass an array"
 
 REJECTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("`try`", "nothing raises on the device; test the condition with `if`"),
@@ -28,10 +29,10 @@ REJECTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Delete: ("`del` in a loop or branch", "names end with the kernel; leave it out, or write it after the loop or branch"),
     ast.Import: ("`import`", "import at the top of the module"),
     ast.ImportFrom: ("`import`", "import at the top of the module"),
-    ast.List: ("a list", _LIST),
+    ast.List: ("a list", f"{_FIXED}; write a tuple, (a, b), or pass an array"),
     ast.Dict: ("a dict", _LIST),
     ast.Set: ("a set", _LIST),
-    ast.ListComp: ("a list comprehension", _LIST),
+    ast.ListComp: ("a list comprehension", f"{_FIXED}; write a tuple, (f(a), f(b)), or a loop that fills an array"),
     ast.SetComp: ("a set comprehension", _LIST),
     ast.DictComp: ("a dict comprehension", _LIST),
     ast.GeneratorExp: ("a generator expression", "write a for loop"),

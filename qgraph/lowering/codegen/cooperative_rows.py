@@ -407,6 +407,7 @@ def _noted(plan: GraphPlan, node: Node) -> Node:
 
 
 def _said(shared: CooperativeLoop) -> str:
-    names = ", ".join(f"`{name.rstrip('_')}`" for name in shared.accumulators)
-    does = f"only combines values in {names}" if names else "stores in elements of its own"
+    names = ", ".join(f"`{name.rstrip('_')}`" for name in shared.accumulators if not name.startswith("_"))
+    into = f" in {names}" if names else ""
+    does = f"only combines values{into}" if shared.accumulators else "stores in elements of its own"
     return f"the loop at line {shared.line} {does}"

@@ -39,6 +39,12 @@ _HINT_TUPLE_OF_TYPES = (
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
+_OF_VECTOR = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<kind>vec|mat)(?P<shape>[\dx]+)\(.*")
+_WITHOUT = "has no attribute"
+_HINT_OF_VECTOR = (
+    "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
+    "write others by components, v[0], m[0, 1]"
+)
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
@@ -55,7 +61,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         yield
     except refused as error:
         functions = _functions(function, called)
-        found = _unknown_global(error, functions) or _two_types(error) or _of_several_types(sentence(error))
+        found = _unknown_global(error, functions) or _two_types(error) or _of_vectors(_of_several_types(sentence(error)))
         raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
@@ -97,7 +103,18 @@ def _hint(found: str) -> str:
         return _HINT_INDEX
     if found.endswith(_TUPLE_OF_TYPES):
         return _HINT_TUPLE_OF_TYPES
+    if _WITHOUT in found:
+        return _HINT_OF_VECTOR
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
+
+
+def _of_vectors(found: str) -> str:
+    """``found``, where it is of an attribute of a vector or matrix without Numba's name for its type."""
+    match = _OF_VECTOR.fullmatch(found)
+    if match is None:
+        return found
+    kind = "vector" if match["kind"] == "vec" else "matrix"
+    return f"a {kind} of {match['shape'].replace('x', ' x ')} {_WITHOUT} `{match['name']}`"
 
 
 def of_own_code(call: str, error: BaseException) -> str:

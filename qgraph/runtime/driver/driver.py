@@ -123,7 +123,9 @@ def call(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
     name: str = function.__name__
     try:
         result = function(*arguments)
-    except RuntimeError as error:  # how cuda.bindings reports a symbol that the driver lacks
+    except RuntimeError as error:  # how cuda.bindings reports a symbol that the driver lacks, and a driver that is not there
+        if type(error).__name__ == "DynamicLibNotFoundError":
+            raise CudaError("no NVIDIA driver was found on this machine", hint="install the NVIDIA driver") from error
         raise CudaError(f"{name} is not in this CUDA driver: {error}", hint="install a newer NVIDIA driver") from error
     return check(result, name)
 
