@@ -85,7 +85,7 @@ TESTS := tests
 # Of those, what the simulator runs.
 SIMULATED = $(if $(filter tests,$(TESTS)),tests/features $(IN_BLOCKS),$(filter tests/features%,$(TESTS)))
 # What CUDA alone has in tiles: other tests of tests/lowering ask what is compiled.
-IN_BLOCKS := tests/lowering/loops/test_tiles_in_blocks.py
+IN_BLOCKS := $(addprefix tests/lowering/loops/,test_tiles_in_blocks.py test_streamed_tiles.py)
 
 test: $(READY_DEV)
 	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) $(TESTS) --ignore=tests/gpu $(WITHOUT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -366,6 +366,8 @@ def _refuse_stage(stage: Stage, rows: int) -> None:
         raise NotInRegisters(f"{line} looks at neighbours in an array that it writes")
     if computes_indices(stage):
         raise NotInRegisters(f"{line} computes indices")
+    if chooses_indices(stage):
+        raise NotInRegisters(f"{line} chooses by elements at which others it looks")
 
 
 def computes_indices(stage: Stage) -> bool:
@@ -377,6 +379,33 @@ def computes_indices(stage: Stage) -> bool:
     unknown = stored_in(body) | stage.arrays.keys()
     indices = (node for node in inner if isinstance(node, ast.Subscript) and id(node) not in known)
     return any(id(node) not in own or not unknown.isdisjoint(values_in(node.slice)) for node in indices)
+
+
+def chooses_indices(stage: Stage) -> bool:
+    """Whether elements decide at which others a loop looks, besides those in tiles: at the rim there may be no such ones."""
+    body = stage.task.body
+    known = {id(node) for node in subscripts(body, stage)}
+    unknown = stored_in(body) | stage.arrays.keys()
+
+    def looks(node: ast.AST) -> bool:
+        elements = (each for each in nodes_of(node) if isinstance(each, ast.Subscript) and id(each) not in known)
+        return not all(isinstance(each.value, ast.Attribute) and each.value.attr == "shape" for each in elements)
+
+    choices = (choice for node in walk(body) for choice in _choices(node))
+    return any(values_in(test) & unknown and any(map(looks, under)) for test, under in choices)
+
+
+def _choices(node: ast.AST) -> Iterator[tuple[ast.AST, Sequence[ast.AST]]]:
+    """What decides in ``node``, and what is done or not by that."""
+    match node:
+        case ast.IfExp(test=test, body=first, orelse=second):
+            yield test, (first, second)
+        case ast.If(test=test, body=first, orelse=second):
+            yield test, (*first, *second)
+        case ast.BoolOp(values=values):
+            yield from ((value, values[number + 1 :]) for number, value in enumerate(values))
+        case ast.Compare(left=left, comparators=[_, _, *_] as values):
+            yield from ((value, values[max(number, 1) :]) for number, value in enumerate((left, *values)))
 
 
 def values_in(node: ast.AST) -> set[str]:

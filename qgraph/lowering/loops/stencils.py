@@ -208,7 +208,8 @@ def stencils_in(tasks: Sequence[Task], moving: frozenset[str], program: Program,
     # Arrays that change places have one shape, so one of them tells it.
     tiled = {name: leaves[key][0] for name, key in keys.items()} | {leaf: each[0] for each in leaves.values() for leaf in each}
     tasks = [task if task.moves else with_plain_indices(task, tiled) for task in tasks]
-    steps = [_trade(task, leaves) if task.moves else _stage(task, keys, _Indices(task, known, tiled)) for task in tasks]
+    ndim = arrays[next(iter(tiled.values()))].ndim
+    steps = [_trade(task, leaves) if task.moves else _stage(task, keys, _Indices(task, known, tiled), ndim) for task in tasks]
     names = {key: next(name for name, its in keys.items() if its == key and (key in arrays) == (name == key)) for key in leaves}
     found = Stencils(tuple(_with_beyond(steps)), leaves, names, tuple(selections.values()))
     return replace(found, steps=tuple(_periodic(step, found.wraps) for step in found.steps))
@@ -276,9 +277,13 @@ def _trade(task: Task, leaves: Mapping[str, tuple[str, ...]]) -> Trade:
     return Trade(sources)
 
 
-def _stage(task: Task, keys: Mapping[str, str], indices: _Indices) -> Stage:
+def _stage(task: Task, keys: Mapping[str, str], indices: _Indices, ndim: int) -> Stage:
     names = [node for node in walk(task.body) if isinstance(node, ast.Name)]
     arrays = {node.id: keys[node.id] for node in names if node.id in keys}
+    single = {id(name) for node in walk(task.body) if (name := _alone(node, ndim)) is not None}
+    whole = next((node.id for node in names if node.id in arrays and id(node) not in single), None)
+    if whole is not None:
+        raise NotTiled(f"line {task.span.line} hands on `{whole}` as a whole, or several of its elements")
     variables = {axis.variable for axis in task.axes}
     if any(node.id in variables and isinstance(node.ctx, ast.Store) for node in names):
         raise NotTiled(f"line {task.span.line} assigns to its own variable")
@@ -288,6 +293,16 @@ def _stage(task: Task, keys: Mapping[str, str], indices: _Indices) -> Stage:
         raise NotTiled(f"line {task.span.line} writes nowhere that is seen")
     places = tuple(_common(task, accesses, axis, place) for axis, place in enumerate(anchors[0].places))
     return Stage(task, arrays, tuple(_relative(access, places) for access in accesses), places)
+
+
+def _alone(node: ast.AST, ndim: int) -> ast.expr | None:
+    """The array of which ``node`` is one element, or what it says of itself."""
+    match node:
+        case ast.Subscript(value=ast.Name() as array, slice=ast.Tuple(elts=elements)) if len(elements) == ndim:
+            return array
+        case ast.Attribute(value=ast.Name() as array, attr="shape" | "size" | "ndim"):
+            return array
+    return None
 
 
 def _accesses(task: Task, arrays: Mapping[str, str], indices: _Indices) -> Iterator[Access]:

@@ -26,7 +26,7 @@ from qgraph.lowering.codegen.task_codegen import BUILTINS
 from qgraph.lowering.loops.iterations_together import Cell, assigns_alone, is_short
 from qgraph.lowering.loops.plane_schedule import Step, Version, from_anchor, schedule
 from qgraph.lowering.loops.plane_sweeps import PlaneSweep, bounds, in_place, of_plane, stores_at
-from qgraph.lowering.loops.register_tiles import computes_indices
+from qgraph.lowering.loops.register_tiles import chooses_indices, computes_indices
 from qgraph.lowering.loops.stencils import NotTiled, Stage
 from qgraph.lowering.loops.tile_codegen import TileCode, element_type
 from qgraph.operations import intrinsics
@@ -74,6 +74,8 @@ class StreamCode(TileCode):
                 raise NotTiled(f"{line} does more than assign to elements of arrays with three axes")
             if computes_indices(stage):
                 raise NotTiled(f"{line} computes indices")
+            if chooses_indices(stage):
+                raise NotTiled(f"{line} chooses by elements at which others it looks")
             if sorted(place.axis for place in stage.places if place.axis is not None) != [*range(len(stage.task.axes))]:
                 raise NotTiled(f"{line} has a variable that is no index of what it writes")
             if any(any(by) for each, by in zip(stage.accesses, from_anchor(stage), strict=True) if each.writes):
@@ -403,7 +405,7 @@ class StreamCode(TileCode):
             for number, (row, column) in enumerate(cells):
                 lane, at = divmod(column, COLUMNS)
                 value = f"{rows[row]}[{at}]" if row in rows else f"{held}[{row * COLUMNS + at}]"
-                other = f"_assume_u32(_lane {'-' if lane < 0 else '+'} {abs(lane)})"
+                other = f"_assume_u32(_lane + {lane % WARP})"
                 found = f"_of_lane({value}, {other})" if lane else value
                 lines.append(f"{_seen(step.number, name, dz)}[{number}] = {found}")
         return lines

@@ -314,16 +314,8 @@ class InTile(ast.NodeTransformer):
         _, offset = taken_apart(index)
         return parsed(f"{self._virtual[axis]} + {offset} - _from{axis}")
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """What an array says of itself is the same in a tile."""
-        if isinstance(node.value, ast.Name) and node.value.id in self._stage.arrays and node.attr in ("shape", "size", "ndim"):
-            return node
-        return self.generic_visit(node)
-
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """An array as a whole."""
-        if node.id in self._stage.arrays:
-            raise NotTiled(f"line {self._stage.task.span.line} hands on `{node.id}` as a whole")
+        """A variable; what an array says of itself is the same in a tile."""
         for axis, variable in self._virtual.items():
             if node.id == variable:
                 return ast.copy_location(ast.Name(real(axis), node.ctx), node)

@@ -208,3 +208,36 @@ def test_tiles_that_do_not_pay(monkeypatch):
         "one sweep for a pass over memory: tiles, not in registers: .*, would be about 0.[0-9] times as fast", plan
     )
     assert "in two passes over memory" in str(qgraph.kernel(fuse=True)(red_black).plan(*arrays, 100))
+
+
+def chosen(u, v, k, n):
+    """All elements are the same, so no iteration looks at ``k``."""
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            same = u[i - 1, j] == u[(i + 1) % u.shape[0], j]
+            v[i, j] = u[i, (j + 1) % u.shape[1]] + 1 if same else k[i + 500]
+        u, v = v, u
+
+
+def chosen_by_branches(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            same = u[i - 1, j] == u[(i + 1) % u.shape[0], j]
+            if same:
+                v[i, j] = u[i, (j + 1) % u.shape[1]] + 1
+            else:
+                v[i, j] = k[i + 500]
+        u, v = v, u
+
+
+@pytest.mark.parametrize("function", [chosen, chosen_by_branches])
+def test_elements_at_which_no_iteration_looks(rig, monkeypatch, function):
+    """At the rim of a tile in registers elements are wrong, and may not decide at which others it looks."""
+    for name, value in {"TILES": ((20, 24),), "HALOS": (6,), "HELD": 1 << 12, "HELD_ALONE": 1 << 12}.items():
+        monkeypatch.setattr(overlapped_tiles, f"BLOCK_{name}", value)
+    kernel = rig.kernel(function, fuse=True)
+    arrays = [np.full((52, 64), 3) for _ in range(2)]
+    plan = str(kernel.plan(*arrays, np.arange(10), 30))
+    assert "in two passes over memory" in plan
+    assert "of them in the registers of a thread" not in plan
+    rig.compare(kernel, lambda: (*(array.copy() for array in arrays), np.arange(10), 22))

@@ -144,6 +144,81 @@ def test_loops_that_run_as_they_are(function, dtype, why):
     assert why in plan
 
 
+def element_of_row(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            v[i, j, k] = (u[i, j, k - 1] + u[i + 1, j][k]) % 1009
+        u, v = v, u
+
+
+def rows_alone(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            v[i, j][k] = (u[i, j][k - 1] + u[i + 1, j][k]) % 1009
+        u, v = v, u
+
+
+def stored_in_planes(u, v, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            v[i][j][k] = (u[i, j, k - 1] + u[i + 1, j, k]) % 1009
+        u, v = v, u
+
+
+@pytest.mark.parametrize("function", [element_of_row, rows_alone, stored_in_planes])
+def test_elements_of_rows(rig, small_tiles, function):
+    kernel = rig.kernel(function, fuse=True)
+    arrays = [np.random.default_rng(k).integers(0, 1000, (5, 6, 9)).astype(np.int32) for k in range(2)]
+    found, plan = in_tiles(kernel, *arrays, 30)
+    assert not found
+    assert "as a whole, or several of its elements" in plan
+    rig.compare(kernel, lambda: (*(array.copy() for array in arrays), 5))
+
+
+def chosen(u, v, c, n):
+    """No element is 0 but where nobody is to look."""
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            v[i, j, k] = c[i + 50] if u[i - 1, j, k] == 0 else u[i, j, k + 1] % 300 + 1
+        u, v = v, u
+
+
+def chosen_by_and(u, v, c, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            none = u[i, j - 1, k] == 0
+            v[i, j, k] = (none and c[i + 50] > 2) + u[i, j, k + 1] % 300 + 1
+        u, v = v, u
+
+
+def chosen_by_comparisons(u, v, c, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            v[i, j, k] = (1 > u[i, j - 1, k] > c[i + 50]) + u[i, j, k + 1] % 300 + 1
+        u, v = v, u
+
+
+def chosen_in_tiles(u, v, c, n):
+    """What is there for all cells of a tile may be chosen."""
+    for _ in qgraph.serial(range(n)):
+        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
+            first = c[i] if i > 1 else 5
+            v[i, j, k] = (u[i, j, k + 1] if u[i - 1, j, k] % 2 else u[i, j - 1, k] + u.shape[1]) % 300 + first
+        u, v = v, u
+
+
+@pytest.mark.parametrize("function", [chosen, chosen_by_and, chosen_by_comparisons, chosen_in_tiles])
+def test_elements_at_which_no_iteration_looks(rig, small_tiles, function):
+    kernel = rig.kernel(function, fuse=True)
+    arrays = [np.random.default_rng(k).integers(1, 300, (6, 9, 30)).astype(np.int32) for k in range(2)]
+    other = np.arange(6, dtype=np.int32)
+    found, plan = in_tiles(kernel, *arrays, other, 30)
+    if kernel.options.backend != "cpu":
+        assert found == (function is chosen_in_tiles), plan
+        assert found or "chooses by elements at which others it looks" in plan
+    rig.compare(kernel, lambda: (*(array.copy() for array in arrays), other, 7))
+
+
 @pytest.mark.needs("compiler")
 def test_estimate_is_explained():
     kernel = qgraph.kernel(fuse=True, backend="cuda")(averaged)

@@ -321,7 +321,16 @@ def anew(u, v, k, n):
             u[i, j] = v[i - 1, j]
 
 
+def chosen(u, v, k, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange(*u.shape):
+            same = u[i - 1, j] == u[(i + 1) % u.shape[0], j]
+            v[i, j] = u[i, (j + 1) % u.shape[1]] + 1 if same else k[i + 500]
+        u, v = v, u
+
+
 NOT_IN_REGISTERS = {
+    chosen: "chooses by elements at which others it looks",
     picked: "computes indices",
     handed_on: "computes indices",
     by_a_number: "computes indices",
