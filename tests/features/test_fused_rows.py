@@ -459,7 +459,7 @@ def test_lanes_share_loops_around_a_choice(check, size):
 
     check(clamped, some, fuse=True, tolerance=1e-11)
     plan = str(qgraph.kernel(clamped, backend="cuda", fuse=True).plan(*some()))
-    assert "combines values in `_total_3`: up to 32 threads share them" in plan
+    assert "only combines values: up to 32 threads share them" in plan
 
 
 def owners(x, y, cell, place):
