@@ -232,17 +232,17 @@ def draw(record: dict[str, Any], file: Path) -> None:
         _draw_bandwidth(record, file)
         return
     figure, axes = plots.figure("CPU: sweeps in tiles, times as fast as one sweep a pass", record)
-    colours = list(dict.fromkeys(plots.COLOURS.values()))
-    for program, colour in zip(PROGRAMS, colours, strict=False):
+    for program, colour in zip(PROGRAMS, ("C0", "C1", "C2", "C3"), strict=True):
         for dtype, style in (("float32", "-"), ("float64", "--")):
             rows = [row for row in record["rows"] if (row["program"], row["dtype"]) == (program, dtype)]
             label = f"{program}, {dtype}"
             axes.plot([row["n"] for row in rows], [row["ratio"] for row in rows], style, color=colour, marker="o", label=label)
     axes.axhline(WANTED, color="#7b8794", linestyle=":", linewidth=1.2, label=f"wanted from {WANTED_FROM} on")
-    axes.set_ylim(bottom=0)
+    # Room for the legend above all lines.
+    axes.set_ylim(0, 1.5 * max(row["ratio"] for row in record["rows"]))
     axes.set_xlabel("n, arrays of n x n")
     axes.set_ylabel("time of the plain loop / time in tiles")
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, ncol=3, loc="upper left")
     plots.save(figure, file)
 
 
