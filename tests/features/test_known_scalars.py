@@ -84,9 +84,18 @@ def exchanged(x, y, n):
             y[0] = x[i]
 
 
+def of_an_array_whose_name_is_bound_again(x, y, n):
+    for d in qgraph.serial(range(n)):
+        w = x + 1
+        hi = min(w.shape[0], d)
+        w = np.zeros(1)
+        for i in range(hi):
+            y[0] = x[i] + w[0]
+
+
 CHANGED = [
     *(assigned_in_a_branch, counted_up, summed_up, assigned_behind, made_of_what_changes),
-    *(assigned_in_one_of_two_branches, exchanged),
+    *(assigned_in_one_of_two_branches, exchanged, of_an_array_whose_name_is_bound_again),
 ]
 
 

@@ -50,11 +50,11 @@ class Fronts:
 
 @dataclass(frozen=True, slots=True)
 class KnownScalar:
-    """What a kernel scalar is now made of, as written in ``scope``; ``reads``: the slots of the scalars in it."""
+    """What a kernel scalar is now made of, as written in ``scope``; ``names``: those in it, of scalars and of arrays."""
 
     scope: Any
     value: ast.expr
-    reads: frozenset[str]
+    names: frozenset[str]
 
 
 class ProgramBuilder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -53,20 +53,14 @@ def known_behind(unit: ProgramBuilder, scope: Scope, node: ast.stmt) -> Iterator
         ref = scope.names.get(place.id) if isinstance(place, ast.Name) else None
         if isinstance(ref, ScalarRef) and names.isdisjoint(assigned) and _is_followed(scope, value):
             unit.known_scalars.pop(ref.slot.name, None)
-            unit.known_scalars[ref.slot.name] = KnownScalar(scope, value, frozenset(_slots(scope, names)))
+            unit.known_scalars[ref.slot.name] = KnownScalar(scope, value, frozenset(names))
 
 
-def _slots(scope: Scope, names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        slot = getattr(scope.names.get(name), "slot", None)
-        if slot is not None:
-            yield slot.name
-
-
-def _forget(unit: ProgramBuilder, scope: Scope, assigned: Iterable[str]) -> None:
-    gone = {*_slots(scope, assigned)}
+def _forget(unit: ProgramBuilder, scope: Scope, assigned: Mapping[str, object]) -> None:
+    gone = {ref.slot.name for name in assigned if isinstance(ref := scope.names.get(name), ScalarRef)}
     for slot, known in list(unit.known_scalars.items()):
-        if slot in gone or not gone.isdisjoint(known.reads):
+        # An array that a name then stands for has other extents.
+        if slot in gone or not known.names.isdisjoint(assigned):
             del unit.known_scalars[slot]
 
 
@@ -77,7 +71,9 @@ def _is_followed(scope: Scope, node: ast.expr) -> bool:
             return constant_of(node) is not None
         case ast.Name():
             return True
-        case ast.Attribute(attr="size") | ast.Subscript(value=ast.Attribute(attr="shape"), slice=ast.Constant()):
+        case ast.Attribute(value=ast.Name(), attr="size"):
+            return True
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(), attr="shape"), slice=ast.Constant()):
             return True
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), left=left, right=right):
             return bool(constant_of(right)) and _is_followed(scope, left)
