@@ -298,9 +298,9 @@ def load_vector(to: Any, first: int, array: Any, *index: int) -> None:
     to[first : first + VECTOR] = array[(*outer, slice(last, last + VECTOR))]
 
 
-def store_vector(array: Any, *index_values_first: Any) -> None:
-    """``VECTOR`` elements of an array, from a place on, to ``array``: the indices of its first one come before both."""
-    *outer, last, values, first = index_values_first
+def store_vector(values: Any, first: int, array: Any, *index: int) -> None:
+    """The same from ``values`` to ``array``."""
+    *outer, last = index
     array[(*outer, slice(last, last + VECTOR))] = values[first : first + VECTOR]
 
 

@@ -8,7 +8,7 @@ Numba's own code serves slices as well, and takes arrays apart through memory. L
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
@@ -125,28 +125,36 @@ def _kept_short(builder: Any, value: ir.Value) -> ir.Value:
 def load_vector_word() -> Intrinsic:
     """The Numba type of ``intrinsics.load_vector``."""
 
-    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        place, align = _vector(context, builder, sig.args[2:], args[2:])
+    def load(builder: Any, elements: Sequence[ir.Value], place: ir.Value, align: int) -> None:
         vector = builder.load(place, align=align)
-        for number, place in enumerate(_elements(context, builder, sig.args[:2], args[:2])):
-            builder.store(builder.extract_element(vector, ir.Constant(_SHORT, number)), place)
-        return context.get_dummy_value()
+        for number, element in enumerate(elements):
+            builder.store(builder.extract_element(vector, ir.Constant(_SHORT, number)), element)
 
-    return Intrinsic("load_vector", _moves, emit)
+    return _vector_word("load_vector", load)
 
 
 def store_vector_word() -> Intrinsic:
     """The Numba type of ``intrinsics.store_vector``."""
 
-    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        place, align = _vector(context, builder, sig.args[:-2], args[:-2])
+    def store(builder: Any, elements: Sequence[ir.Value], place: ir.Value, align: int) -> None:
         vector = ir.Constant(place.type.pointee, ir.Undefined)
-        for number, element in enumerate(_elements(context, builder, sig.args[-2:], args[-2:])):
+        for number, element in enumerate(elements):
             vector = builder.insert_element(vector, builder.load(element), ir.Constant(_SHORT, number))
         builder.store(vector, place, align)
+
+    return _vector_word("store_vector", store)
+
+
+def _vector_word(name: str, move: Callable[[Any, Sequence[ir.Value], ir.Value, int], None]) -> Intrinsic:
+    """``move``: between the addresses of elements and that of a vector, which is a multiple of a number of bytes."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        start = _element(context, builder, sig.args[:2], args[:2])
+        elements = [builder.gep(start, [ir.Constant(ir.IntType(64), number)]) for number in range(VECTOR)]
+        move(builder, elements, *_vector(context, builder, sig.args[2:], args[2:]))
         return context.get_dummy_value()
 
-    return Intrinsic("store_vector", _moves, emit)
+    return Intrinsic(name, lambda context, args: context.make_signature(types.none, *args), emit)
 
 
 def holds_vectors_word() -> Intrinsic:
@@ -164,10 +172,6 @@ def holds_vectors_word() -> Intrinsic:
         return builder.icmp_unsigned("==", left, ir.Constant(left.type, 0))
 
     return Intrinsic("holds_vectors", lambda context, args: context.make_signature(types.boolean, *args), emit)
-
-
-def _moves(context: Any, args: tuple[Any, ...]) -> Any:
-    return context.make_signature(types.none, *args)
 
 
 def _vector_bytes(context: Any, kind: Any) -> int:
@@ -188,9 +192,3 @@ def _vector(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.
         # Shared memory has arrays of one axis. NVVM may not see where others are from, and a load would wait for stores there.
         vector = builder.addrspacecast(vector, ir.PointerType(vector.type.pointee, _GLOBAL))
     return vector, _vector_bytes(context, array)
-
-
-def _elements(context: Any, builder: Any, kinds: Sequence[Any], args: Sequence[ir.Value]) -> list[ir.Value]:
-    """The addresses of elements of an array of one axis, from an index on."""
-    start = _element(context, builder, kinds, args)
-    return [builder.gep(start, [ir.Constant(ir.IntType(64), number)]) for number in range(VECTOR)]

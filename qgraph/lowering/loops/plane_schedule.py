@@ -48,8 +48,8 @@ class Step:
         yield from ((self.before[name], 0, False) for name in self.after)
 
 
-def schedule(stencils: Stencils, sweeps: int) -> tuple[dict[str, Version], list[Step]]:
-    """The versions that are loaded, by key, and the steps of so many sweeps."""
+def schedule(stencils: Stencils, sweeps: int) -> tuple[tuple[Version, ...], tuple[Step, ...]]:
+    """The versions that are loaded, and the steps of so many sweeps."""
     named, steps = _in_order(stencils, sweeps)
     # How far behind a step must be, since what it looks at of the planes before and after is there then: what another warp
     # stores is there behind the next barrier.
@@ -73,7 +73,7 @@ def schedule(stencils: Stencils, sweeps: int) -> tuple[dict[str, Version], list[
         planes = 1 + max((age for age, _ in ages), default=0)
         ring = 1 + max((age for age, across in ages if across), default=-1)
         made[version.name] = replace(version, lag=lag, planes=planes, ring=ring)
-    final = [
+    final = (
         replace(
             step,
             lag=lag_of[index],
@@ -81,8 +81,8 @@ def schedule(stencils: Stencils, sweeps: int) -> tuple[dict[str, Version], list[
             after={name: made[version.name] for name, version in step.after.items()},
         )
         for index, step in enumerate(steps)
-    ]
-    return {key: made[versions[0].name] for key, versions in named.items()}, final
+    )
+    return tuple(made[versions[0].name] for versions in named.values()), tuple(final)
 
 
 def _in_order(stencils: Stencils, sweeps: int) -> tuple[dict[str, list[Version]], list[Step]]:

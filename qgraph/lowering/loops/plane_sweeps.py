@@ -19,57 +19,50 @@ from qgraph.lowering.loops.iterations_together import Cell, subscripts
 from qgraph.lowering.loops.plane_schedule import from_anchor
 from qgraph.lowering.loops.stencils import Stage
 from qgraph.lowering.loops.tile_codegen import InTile, TileCode, fixed, real, wraps_at
+from qgraph.operations.intrinsics import VECTOR
 from qgraph.records import dataclass
 from qgraph.source import copied
 
+# What a thread owns of a plane: as many columns as one instruction loads.
+ROWS, COLUMNS = 2, VECTOR
+# In the order in which a thread keeps them.
+CELLS = (*itertools.product(range(ROWS), range(COLUMNS)),)
 # By the name of an array and the distance of a plane from a sweep's own.
 Planes = Mapping[tuple[str, int], list[Cell]]
 
 
 @dataclass(frozen=True, slots=True)
 class PlaneSweep:
-    """Writes the function of a loop: a thread owns ``rows`` by ``columns`` neighbours of each plane."""
+    """Writes the function of a loop."""
 
     code: TileCode
     stage: Stage
-    rows: int
-    columns: int
-
-    @property
-    def cells(self) -> list[Cell]:
-        """What a thread owns, in the order in which it keeps that."""
-        return [*itertools.product(range(self.rows), range(self.columns))]
 
     @property
     def written(self) -> list[str]:
         """The names of the arrays that it writes."""
         return sorted({access.array for access in self.stage.accesses if access.writes})
 
-    def owns(self, cell: Cell) -> bool:
-        """Whether a thread owns that cell, or another one does."""
-        return 0 <= cell[0] < self.rows and 0 <= cell[1] < self.columns
-
     def own(self) -> Planes:
         """The planes of which a thread looks at cells of its own, or which it leaves where it stores nothing."""
-        return {at: cells for at, cells in self._seen().items() if any(map(self.owns, cells))}
+        return {at: cells for at, cells in self._seen().items() if any(map(owns, cells))}
 
     def others(self) -> Planes:
         """The cells of other threads that it looks at, in order."""
-        found = {at: [cell for cell in cells if not self.owns(cell)] for at, cells in self._seen().items()}
+        found = {at: [cell for cell in cells if not owns(cell)] for at, cells in self._seen().items()}
         return {at: cells for at, cells in found.items() if cells}
 
     def _seen(self) -> Planes:
         found: dict[tuple[str, int], set[Cell]] = defaultdict(set)
         for access, (dz, dy, dx) in zip(self.stage.accesses, from_anchor(self.stage), strict=True):
-            by = [(0, 0, 0)] if access.writes else [(dz, dy, dx)]
-            for away, down, across in by:
-                found[access.array, away] |= {(row + down, column + across) for row, column in self.cells}
+            # What it stores is where it does so.
+            found[access.array, dz] |= {(row + dy, column + dx) for row, column in CELLS}
         return {at: sorted(cells) for at, cells in sorted(found.items())}
 
     @property
     def taken(self) -> list[str]:
         """Its parameters: which iteration it does and whether, bounds, planes, and what the loop reads from outside."""
-        names = ["_plane", "_y", "_x", "_active", *map(_in_row, range(self.rows)), *map(_in_column, range(self.columns))]
+        names = ["_plane", "_y", "_x", "_active", *map(_in_row, range(ROWS)), *map(_in_column, range(COLUMNS))]
         for axis, place in enumerate(self.stage.places):
             names += [f"_extent{axis}"] if place.wraps is not None else [f"_low{axis}", f"_high{axis}"]
         names += [_own(*at) for at in self.own()]
@@ -79,7 +72,7 @@ class PlaneSweep:
     def function(self) -> Function:
         """All iterations for what a thread owns of a plane."""
         body: list[ast.stmt] = []
-        for number, cell in enumerate(self.cells):
+        for number, cell in enumerate(CELLS):
             body += self._cell(number, cell)
         names = {**dict(self._casts().values()), **self.stage.task.names, **BUILTINS}
         return make_function(f"{self.stage.task.name}_cells", self.taken, body, names, self.stage.task.span)
@@ -99,7 +92,7 @@ class PlaneSweep:
         found: dict[int, tuple[str, ast.expr]] = {}
         for node, access, (dz, dy, dx) in zip(subscripts(body, stage), stage.accesses, from_anchor(stage), strict=True):
             seen = cell[0] + dy, cell[1] + dx
-            array, cells = (_own, self.cells) if self.owns(seen) else (_beside, others[access.array, dz])
+            array, cells = (_own, CELLS) if owns(seen) else (_beside, others[access.array, dz])
             element = ast.Subscript(load(array(access.array, dz)), ast.Constant(cells.index(seen)), ast.Load())
             stored = access.array if (dz, dy, dx) == (0, 0, 0) else ""
             found[id(node)] = stored, ast.copy_location(element, node)
@@ -134,6 +127,11 @@ class PlaneSweep:
                 f"{variable} = " + (closest if place.wraps is None else f"_assume_ge(({index} - {first}) % _extent{axis}, 0)")
             )
         return lines
+
+
+def owns(cell: Cell) -> bool:
+    """Whether a thread owns that cell, or another one does."""
+    return cell in CELLS
 
 
 class _Stored(ast.NodeTransformer):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -25,23 +24,20 @@ from qgraph.lowering.codegen.generated_names import Statements, generated, inden
 from qgraph.lowering.codegen.task_codegen import BUILTINS
 from qgraph.lowering.loops.iterations_together import Cell, assigns_alone, is_short
 from qgraph.lowering.loops.plane_schedule import Step, Version, from_anchor, schedule
-from qgraph.lowering.loops.plane_sweeps import PlaneSweep, bounds, in_place, of_plane, stores_at
+from qgraph.lowering.loops.plane_sweeps import CELLS, COLUMNS, ROWS, PlaneSweep, bounds, in_place, of_plane, stores_at
 from qgraph.lowering.loops.register_tiles import chooses_indices, computes_indices
 from qgraph.lowering.loops.stencils import NotTiled, Stage
 from qgraph.lowering.loops.tile_codegen import TileCode, element_type
 from qgraph.operations import intrinsics
 from qgraph.records import dataclass
 
-# Columns of a thread, and of a tile: those of a warp.
-COLUMNS = intrinsics.VECTOR
+# Columns of a tile: those of a warp.
 ACROSS = WARP * COLUMNS
-# Bytes of an element, planes of a tile, the most sweeps of a pass, warps of a block, rows of a thread, and bytes that it may
-# keep. Measured on an H200, seven points: with 16 warps, or with three rows, registers were spilled, and a sweep took about
-# twice as long; with float64 it took longer than without tiles, in four shapes.
+# Bytes of an element, planes of a tile, the most sweeps of a pass, warps of a block, and bytes that a thread may keep. Measured
+# on an H200, seven points: with 16 warps, or with three rows a thread, registers were spilled, and a sweep took about twice as
+# long; with float64 it took longer than without tiles, in four shapes.
 _BYTES = 4
-PLANES = 64
-SWEEPS = 4
-WARPS, ROWS, HELD = 12, 2, 480
+PLANES, SWEEPS, WARPS, HELD = 64, 4, 12, 480
 # Bytes of all tiled arrays from which it pays, and how many times as fast tiles must be at least, as `gain` estimates: seven
 # points at 256^3 49 us instead of 54 (estimated 1.7 x), at 512^3 228 instead of 394; two arrays in place 115 instead of 173,
 # and 543 instead of 1338 (1.4 x); four corners, estimated 1.2 x, 85 instead of 53.
@@ -51,9 +47,10 @@ GAIN = 1.4
 
 @dataclass(frozen=True, slots=True)
 class StreamCode(TileCode):
-    """Writes what a block does. A thread owns ``rows`` by ``COLUMNS`` neighbours of each plane."""
+    """Writes what a block does. ``loaded``, ``steps``: what it loads, and what it does with that, as ``schedule`` has it."""
 
-    rows: int = 1
+    loaded: tuple[Version, ...] = ()
+    steps: tuple[Step, ...] = ()
 
     def _refuse(self) -> None:
         """Refuse loops whose iterations do more than assign to elements.
@@ -70,7 +67,7 @@ class StreamCode(TileCode):
         for stage in self.stencils.stages:
             line, body = f"line {stage.task.span.line}", stage.task.body
             plain = assigns_alone(body) and not any(isinstance(each, ast.If) for each in body)
-            if not plain:
+            if not plain or not is_short(stage, len(CELLS)):
                 raise NotTiled(f"{line} does more than assign to elements of arrays with three axes")
             if computes_indices(stage):
                 raise NotTiled(f"{line} computes indices")
@@ -95,8 +92,9 @@ class StreamCode(TileCode):
             halo = *before, -(-across // COLUMNS) * COLUMNS
             extents = PLANES + 2 * halo[0], WARPS * ROWS, ACROSS
             tile = tuple(extent - 2 * beyond for extent, beyond in zip(extents, halo, strict=True))
-            code = replace(self, sweeps=sweeps, rows=ROWS, tile=tile, halo=halo)
-            if sweeps > 1 and min(tile) > 0 and code._is_short() and code.held <= HELD and code.used <= shared:
+            loaded, steps = schedule(self.stencils, sweeps)
+            code = replace(self, sweeps=sweeps, tile=tile, halo=halo, loaded=loaded, steps=steps)
+            if sweeps > 1 and min(tile) > 0 and code.held <= HELD and code.used <= shared:
                 found.append(code)
         if not found:
             arrays = len(self.stencils.leaves)
@@ -105,27 +103,19 @@ class StreamCode(TileCode):
 
     # --- registers and shared memory ---------------------------------------------------------------------------------------
 
-    def _schedule(self) -> tuple[dict[str, Version], list[Step]]:
-        return schedule(self.stencils, self.sweeps)
-
     def _versions(self) -> list[Version]:
-        loaded, steps = self._schedule()
-        return [*loaded.values(), *(version for step in steps for version in step.after.values())]
+        return [*self.loaded, *(version for step in self.steps for version in step.after.values())]
 
     @property
     def held(self) -> int:
         """Bytes that a thread keeps from plane to plane."""
-        versions = self._versions()
-        planes = (self._itemsize(each.key) * (each.planes * (each.planes > 1) + (each.step < 0)) for each in versions)
-        return sum(planes) * self.rows * COLUMNS
-
-    def _itemsize(self, key: str) -> int:
-        return np.dtype(self.arrays[self.stencils.leaves[key][0]].dtype).itemsize
+        planes = (each.planes * (each.planes > 1) + (each.step < 0) for each in self._versions())
+        return sum(planes) * _BYTES * len(CELLS)
 
     @property
     def threads(self) -> tuple[int, int]:
         """Threads of a block along x and y: one warp beside another has the next rows."""
-        return WARP, self.extents[1] // self.rows
+        return WARP, self.extents[1] // ROWS
 
     @property
     def used(self) -> int:
@@ -133,7 +123,7 @@ class StreamCode(TileCode):
         end = 0
         for version in self._versions():
             if version.ring:
-                end = shared_place(end) + self._itemsize(version.key) * version.ring * self._plane
+                end = shared_place(end) + _BYTES * version.ring * self._plane
         return end
 
     @property
@@ -153,36 +143,30 @@ class StreamCode(TileCode):
         return (self._front + self.extents[1] + behind) * ACROSS
 
     def _sweep(self, stage: Stage) -> PlaneSweep:
-        return PlaneSweep(self, stage, self.rows, COLUMNS)
-
-    def _is_short(self) -> bool:
-        return all(is_short(stage, self.rows * COLUMNS) for stage in self.stencils.stages)
+        return PlaneSweep(self, stage)
 
     def exchanged(self) -> float:
         """Bytes for each cell that a sweep of all loops gets from other threads, and that it stores for them."""
         rings = {version.key for version in self._versions() if version.ring}
         found = 0
-        for stage in self.stencils.stages:
-            if stage.is_everywhere:
-                sweep = self._sweep(stage)
-                for (name, _), cells in sweep.others().items():
-                    shuffles = sum(not 0 <= column < COLUMNS for _, column in cells)
-                    found += self._itemsize(name) * (shuffles + COLUMNS * len(self._foreign(cells)))
-                found += sum(self._itemsize(name) * COLUMNS * len(self._rows_shown) for name in sweep.written if name in rings)
-        return found / (self.rows * COLUMNS)
+        for sweep in (self._sweep(stage) for stage in self.stencils.stages if stage.is_everywhere):
+            for cells in sweep.others().values():
+                found += sum(not 0 <= column < COLUMNS for _, column in cells) + COLUMNS * len(_foreign_rows(cells))
+            found += sum(COLUMNS * len(self._rows_shown) for name in sweep.written if name in rings)
+        return found * _BYTES / len(CELLS)
 
     @property
     def _rows_shown(self) -> list[int]:
         """The rows of a thread at which other warps look."""
         looks = (cells for stage in self.stencils.stages for cells in self._sweep(stage).others().values())
-        return sorted({row % self.rows for row, _ in itertools.chain.from_iterable(looks) if not 0 <= row < self.rows})
+        return sorted({row % ROWS for cells in looks for row in _foreign_rows(cells)})
 
     # --- the body ---------------------------------------------------------------------------------------------------------
 
     @property
     def where(self) -> str:
         """And where a tile is."""
-        return f"streamed along the first axis, {self.rows} by {COLUMNS} of a plane in the registers of a thread"
+        return f"streamed along the first axis, {ROWS} by {COLUMNS} of a plane in the registers of a thread"
 
     def names(self) -> dict[str, object]:
         """The globals of ``body``."""
@@ -217,7 +201,7 @@ class StreamCode(TileCode):
         ]
         lines = ["_lane = _assume_u32(_cuda.threadIdx.x)", "_part = _assume_u32(_cuda.threadIdx.y)"]
         lines += [self.count(), *self.places()]
-        lines += [f"_row = _assume_u32(_part * {self.rows})", f"_column = _assume_u32(_lane * {COLUMNS})"]
+        lines += [f"_row = _assume_u32(_part * {ROWS})", f"_column = _assume_u32(_lane * {COLUMNS})"]
         lines += ["_y, _x = _from1 + _row, _from2 + _column"]
         lines.append(f"_begin = _assume_u32((_row + {self._front}) * {ACROSS} + _column)")
         arrays = dict.fromkeys(name for key in self.stencils.leaves for name in self.ends(key))
@@ -225,15 +209,14 @@ class StreamCode(TileCode):
         for number, stage in enumerate(self.stencils.stages):
             lines += [*bounds(stage, number), *self._where_inside(number, stage)]
         lines += self._registers()
-        loaded, steps = self._schedule()
-        for version in loaded.values():
+        for version in self.loaded:
             lines += self._where_loaded(version)
             lines += self._load(version, f"_from0 - {version.lag}", inside=False)
         ends = ", ".join(f"{self.ends(key)[0]}.shape[0]" for key in self.stencils.leaves)
         lines.append(f"_steps = _min(_end0, _max({ends}, 0)) + {max(each.lag for each in versions)} - _from0")
         # Each has registers of its own: what tiles at edges ask and keep is nothing to the others.
         for test, inside in ((f"if {self._inside()}:", True), ("else:", False)):
-            turns = (self._turn(turn, loaded, steps, inside=inside) for turn in range(self._planes))
+            turns = (self._turn(turn, inside=inside) for turn in range(self._planes))
             rounds = [f"_first = _from0 + _round * {self._planes}", *itertools.chain.from_iterable(turns)]
             lines += [test, *indented([f"for _round in _range(-(-_steps // {self._planes})):", *indented(rounds)])]
         return [*shared_arrays(self.stencils.stages[0].task.span, memory), *self.where_it_runs(generated(*lines))]
@@ -246,7 +229,7 @@ class StreamCode(TileCode):
     def _registers(self) -> list[str]:
         """Lines that make the local arrays of a thread."""
         lines = []
-        size = self.rows * COLUMNS
+        size = len(CELLS)
         for version in self._versions():
             for plane in range(self._planes if version.planes > 1 else 1):
                 held = _held(version, plane)
@@ -257,17 +240,13 @@ class StreamCode(TileCode):
         for number, stage in enumerate(self.stencils.stages):
             for (name, dz), cells in self._sweep(stage).others().items():
                 lines.append(f"{_seen(number, name, dz)} = _cuda.local.array({len(cells)}, {element_type(name)})")
-                for row in self._foreign(cells):
+                for row in _foreign_rows(cells):
                     lines.append(f"{_foreign(number, name, dz, row)} = _cuda.local.array({COLUMNS}, {element_type(name)})")
         return lines
 
-    def _foreign(self, cells: list[Cell]) -> list[int]:
-        """The rows among those of cells that other warps have."""
-        return sorted({row for row, _ in cells if not 0 <= row < self.rows})
-
     def _where_inside(self, number: int, stage: Stage) -> list[str]:
         """Lines that say in which rows and columns of a thread a loop stores."""
-        rows = (f"{in_place(number, 1, row)} = {stores_at(stage, number, 1, f'_y + {row}')}" for row in range(self.rows))
+        rows = (f"{in_place(number, 1, row)} = {stores_at(stage, number, 1, f'_y + {row}')}" for row in range(ROWS))
         columns = (
             f"{in_place(number, 2, column)} = {stores_at(stage, number, 2, f'_x + {column}')}" for column in range(COLUMNS)
         )
@@ -292,7 +271,7 @@ class StreamCode(TileCode):
         """
         array, name = self.ends(version.key)[0], version.name
         lines = []
-        for axis, place, index, count in ((1, "_row", "_y", self.rows), (2, "_column", "_x", COLUMNS)):
+        for axis, place, index, count in ((1, "_row", "_y", ROWS), (2, "_column", "_x", COLUMNS)):
             first, stop = self.halo[axis], self.halo[axis] + self.tile[axis]
             for by in range(count):
                 lines.append(f"_at{axis}_{name}_{by} = {self.present(array, axis, f'{index} + {by}')}")
@@ -316,44 +295,47 @@ class StreamCode(TileCode):
         """Lines that load what a thread owns of the next plane, or what is closest to that, as far as it counts."""
         array, name, held = self.ends(version.key)[0], version.name, _next(version)
         lines = [f"_p = {plane}", f"_i = {self.present(array, 0, '_p')}"]
-        single, whole = [], []
-        for number, (row, column) in enumerate(self._cells()):
-            load = f"{held}[{number}] = {array}[_i, _at1_{name}_{row}, _at2_{name}_{column}]"
-            single += _where(self._matters(version, [(row, column)], inside=inside), load)
-            if not column:
-                at = f"_assume_ge(_y + {row}, 0)" if inside else f"_at1_{name}_{row}"
-                matters = self._matters(version, [(row, each) for each in range(COLUMNS)], inside=inside)
-                whole += _where(matters, f"_load_vector({held}, {number}, {array}, _i, {at}, _whole_{name})")
         if version.key in self.stencils.overwritten:
             # What no loop looks at lives no longer.
-            lines += [f"{held}[{number}] = {_zero(version.key)}" for number in range(self.rows * COLUMNS)]
-        return [*lines, *(whole if inside else _either(whole, single))]
+            lines += [f"{held}[{number}] = {_zero(version.key)}" for number in range(len(CELLS))]
+        moves = []
+        for number, (row, column) in enumerate(CELLS):
+            single = f"{held}[{number}] = {array}[_i, _at1_{name}_{row}, _at2_{name}_{column}]"
+            at = f"_assume_ge(_y + {row}, 0)" if inside else f"_at1_{name}_{row}"
+            moves.append(("", single, f"_load_vector({held}, {number}, {array}, _i, {at}, _whole_{name})"))
+        return [*lines, *self._each(version, moves, inside=inside)]
 
     def _store(self, version: Version, turn: int, *, inside: bool) -> list[str]:
         """Lines that store what the tile owns of a plane."""
         array, first = self.ends(version.key)[1], f"{version.key.lstrip('_')}_0"
         held = _held(version, self._turned(version, turn, 0))
-        single, whole = [], []
-        for number, (row, column) in enumerate(self._cells()):
-            mine = f"_mine1_{first}_{row} & _mine2_{first}_{column}"
+        moves = []
+        for number, (row, column) in enumerate(CELLS):
             at = f"_assume_ge(_p, 0), _assume_ge(_y + {row}, 0)"
-            store = f"{array}[{at}, _assume_ge(_x + {column}, 0)] = {held}[{number}]"
-            single += _where(_both(mine, self._matters(version, [(row, column)], inside=inside)), store)
-            if not column:
-                matters = self._matters(version, [(row, each) for each in range(COLUMNS)], inside=inside)
-                store = f"_store_vector({array}, {at}, _assume_ge(_x, 0), {held}, {number})"
-                whole += _where(_both(mine, matters), store)
+            single = f"{array}[{at}, _assume_ge(_x + {column}, 0)] = {held}[{number}]"
+            whole = f"_store_vector({held}, {number}, {array}, {at}, _assume_ge(_x, 0))"
+            moves.append((f"_mine1_{first}_{row} & _mine2_{first}_{column}", single, whole))
         test = f"if (_own0 <= _p) & (_p < _min(_end0, {array}.shape[0])):"
-        return [f"_p = _first + {turn - version.lag}", test, *indented(whole if inside else _either(whole, single))]
+        return [f"_p = _first + {turn - version.lag}", test, *indented(self._each(version, moves, inside=inside))]
 
-    def _cells(self) -> Iterator[Cell]:
-        return itertools.product(range(self.rows), range(COLUMNS))
+    def _each(self, version: Version, moves: list[tuple[str, str, str]], *, inside: bool) -> list[str]:
+        """Lines that move what counts of a plane: vectors where rows hold such, and else elements.
+
+        ``moves``: for each cell a condition, and the lines that move it, and it and the others of its row.
+        """
+        single, whole = [], []
+        for (row, column), (test, one, several) in zip(CELLS, moves, strict=True):
+            single += _where(test, self._matters(version, [(row, column)], inside=inside), one)
+            if not column:
+                cells = [(row, each) for each in range(COLUMNS)]
+                whole += _where(test, self._matters(version, cells, inside=inside), several)
+        return whole if inside else ["if _vectors:", *indented(whole), "else:", *indented(single)]
 
     def _turned(self, version: Version, turn: int, age: int) -> int:
         """Which of the planes that a thread keeps is so many planes old."""
         return (turn - age) % self._planes if version.planes > 1 else 0
 
-    def _turn(self, turn: int, loaded: Mapping[str, Version], steps: list[Step], *, inside: bool) -> list[str]:
+    def _turn(self, turn: int, *, inside: bool) -> list[str]:
         """One more plane is loaded, and each step does one, as far behind as it is."""
         rings = {version.ring for version in self._versions() if version.ring}
         lines = [f"_step = _assume_u32(_round * {self._planes} + {turn})"] if rings else []
@@ -362,12 +344,12 @@ class StreamCode(TileCode):
                 f"_slot{ring}_{age} = _assume_u32((_step + {ring - age}) % {ring} * {self._plane} + _begin)"
                 for age in range(ring)
             ]
-        for version in loaded.values():
+        for version in self.loaded:
             held = _held(version, self._turned(version, turn, 0))
-            lines += [f"{held}[{cell}] = {_next(version)}[{cell}]" for cell in range(self.rows * COLUMNS)]
+            lines += [f"{held}[{cell}] = {_next(version)}[{cell}]" for cell in range(len(CELLS))]
             lines += self._load(version, f"_first + {turn + 1 - version.lag}", inside=inside)
             lines += self._share(version, turn)
-        for step in steps:
+        for step in self.steps:
             active = stores_at(step.stage, step.number, 0, f"(_first + {turn - step.lag})")
             lines.append(f"_active = {active}" if inside else f"_active = {active} & (_sweeps > {step.sweep})")
             lines += self._look(step, turn)
@@ -386,7 +368,7 @@ class StreamCode(TileCode):
         held = _held(version, self._turned(version, turn, 0))
         place = f"_slot{version.ring}_0"
         return [
-            f"_store_vector({_tile(version)}, _assume_u32({place} + {row * ACROSS}), {held}, {row * COLUMNS})"
+            f"_store_vector({held}, {row * COLUMNS}, {_tile(version)}, _assume_u32({place} + {row * ACROSS}))"
             for row in self._rows_shown
         ]
 
@@ -396,7 +378,7 @@ class StreamCode(TileCode):
         for (name, dz), cells in self._sweep(step.stage).others().items():
             version = step.before[name]
             age = step.lag - version.lag - dz
-            rows = {row: _foreign(step.number, name, dz, row) for row in self._foreign(cells)}
+            rows = {row: _foreign(step.number, name, dz, row) for row in _foreign_rows(cells)}
             for row, line in rows.items():
                 by = f"{'-' if row < 0 else '+'} {abs(row) * ACROSS}"
                 place = f"_assume_u32(_slot{version.ring}_{age} {by})"
@@ -415,8 +397,8 @@ class StreamCode(TileCode):
         number, stage, sweep = step.number, step.stage, self._sweep(step.stage)
         given = [f"_first + {turn - step.lag}", "_y", "_x", "_active"]
         # A loop along an edge that a tile is far from stores in no row of it.
-        rows = [str(stage.places[1].axis is not None)] * self.rows
-        given += rows if inside else [in_place(number, 1, row) for row in range(self.rows)]
+        rows = [str(stage.places[1].axis is not None)] * ROWS
+        given += rows if inside else [in_place(number, 1, row) for row in range(ROWS)]
         given += [in_place(number, 2, column) for column in range(COLUMNS)]
         for axis, place in enumerate(stage.places):
             ends = ("_low", "_high") if place.wraps is None else ("_extent",)
@@ -429,17 +411,15 @@ class StreamCode(TileCode):
         return [*given, *self.passed(stage)]
 
 
-def _where(test: str, line: str) -> list[str]:
-    return [f"if {test}: {line}"] if test else [line]
+def _where(test: str, other: str, line: str) -> list[str]:
+    """A line where both conditions hold that there are."""
+    tests = " & ".join(f"({each})" for each in (test, other) if each)
+    return [f"if {tests}: {line}"] if tests else [line]
 
 
-def _both(test: str, other: str) -> str:
-    return f"{test} & ({other})" if other else test
-
-
-def _either(whole: list[str], single: list[str]) -> list[str]:
-    """Lines that move vectors where rows hold such, and else elements."""
-    return ["if _vectors:", *indented(whole), "else:", *indented(single)]
+def _foreign_rows(cells: list[Cell]) -> list[int]:
+    """The rows among those of cells that other warps have."""
+    return sorted({row for row, _ in cells if not 0 <= row < ROWS})
 
 
 def _zero(key: str) -> str:

@@ -169,12 +169,12 @@ class Barriers(ast.NodeTransformer):
         "_qgraph_shown_to_warps": _OfWarp,
         "_qgraph_shown_to_lanes": _OfLane,
     }
+    _WORDS = (intrinsics.across, intrinsics.across_warps, intrinsics.of_lane)
 
     def __init__(self, cuda: object, names: Mapping[str, object]) -> None:
         self._modules = {name for name, value in names.items() if value is cuda}
-        self._shuffles = {name for name, value in names.items() if value is intrinsics.across}
-        self._of_lanes = {name for name, value in names.items() if value is intrinsics.of_lane}
-        self._of_warps = {name for name, value in names.items() if value is intrinsics.across_warps}
+        words = list(zip(self._WORDS, self.NAMES, strict=True))
+        self._shown = {name: shown for name, value in names.items() for word, shown in words if value is word}
         self._count = 0
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -183,13 +183,9 @@ class Barriers(ast.NodeTransformer):
         match node.func:
             case ast.Attribute(ast.Name(module), name) if module in self._modules and name in _BARRIERS:
                 return self._pause(node, node.args[0] if node.args else ast.Constant(0))
-            case ast.Name(name) if name in self._shuffles:
-                return self._pause(node, call_of("_qgraph_shown", *node.args))
-            case ast.Name(name) if name in self._of_lanes:
-                return self._pause(node, call_of("_qgraph_shown_to_lanes", *node.args))
-            case ast.Name(name) if name in self._of_warps:
-                value, _, other = node.args
-                return self._pause(node, call_of("_qgraph_shown_to_warps", value, other))
+            case ast.Name(name) if name in self._shown:
+                value, *_, other = node.args
+                return self._pause(node, call_of(self._shown[name], value, other))
         return node
 
     def _pause(self, node: ast.Call, told: ast.expr) -> ast.expr:
