@@ -19,6 +19,7 @@ import numpy as np
 import qgraph
 from benchmarks import chains, parts, plots, timing
 from benchmarks.launch import expect
+from benchmarks.overlapped_tiles import averaged
 from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
 from qgraph import specialisation
@@ -138,15 +139,6 @@ def spreading(u, v, p, q, steps):
             q[i, j] = 0.25 * (v[i - 1, j] + v[(i + 1) % n, j] + v[i, j - 1] + v[i, (j + 1) % m]) - u[i, j]
         u, p = p, u
         v, q = q, v
-
-
-def averaged(u, v, steps):
-    """Six points of arrays with three axes."""
-    for _ in qgraph.serial(range(steps)):
-        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
-            along = u[i - 1, j, k] + u[i + 1, j, k] + u[i, j - 1, k] + u[i, j + 1, k] + u[i, j, k - 1] + u[i, j, k + 1]
-            v[i, j, k] = 0.16666667 * along
-        u, v = v, u
 
 
 def measure(quick: bool) -> Answer:

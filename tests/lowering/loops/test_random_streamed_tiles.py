@@ -7,7 +7,6 @@ import random
 import numpy as np
 import pytest
 
-from qgraph.lowering.loops import overlapped_tiles, streamed_tiles
 from tests.conftest import thorough
 from tests.lowering.loops.test_overlapped_tiles import defined, in_tiles
 
@@ -58,19 +57,9 @@ def random_program(seed):
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture
-def small_tiles(monkeypatch):
-    """Tiles of a few planes and rows, for arrays of any size; a row is one of a warp."""
-    monkeypatch.setattr(overlapped_tiles, "STREAM_LARGE", 0)
-    monkeypatch.setattr(overlapped_tiles, "STREAM_GAIN", 0)
-    monkeypatch.setattr(streamed_tiles, "PLANES", 4)
-    monkeypatch.setattr(streamed_tiles, "WARPS", 7)
-    monkeypatch.setattr(streamed_tiles, "HELD", 1 << 12)
-
-
 # Of 70 programs in tiles these are some that differ; the first one moves nothing but what it computes.
 @pytest.mark.parametrize("seed", [0, *thorough(1, 13, 14, 16, 25)])
-def test_random_streamed_tiles(rig, small_tiles, seed):
+def test_random_streamed_tiles(rig, small_streamed_tiles, seed):
     source = random_program(seed)
     kernel = rig.kernel(defined(source, f"program_{seed}"), fuse=True)
     choose = np.random.default_rng(seed)

@@ -8,19 +8,9 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.lowering.loops import overlapped_tiles, streamed_tiles
+from benchmarks.overlapped_tiles import averaged
 from tests.conftest import thorough
 from tests.lowering.loops.test_overlapped_tiles import in_tiles
-
-
-@pytest.fixture
-def small_tiles(monkeypatch):
-    """Tiles of a few planes and rows, for arrays of any size; a row is one of a warp."""
-    monkeypatch.setattr(overlapped_tiles, "STREAM_LARGE", 0)
-    monkeypatch.setattr(overlapped_tiles, "STREAM_GAIN", 0)
-    monkeypatch.setattr(streamed_tiles, "PLANES", 5)
-    monkeypatch.setattr(streamed_tiles, "WARPS", 6)
-    monkeypatch.setattr(streamed_tiles, "HELD", 1 << 12)
 
 
 def seven_points(u, v, n):
@@ -77,21 +67,13 @@ SHAPES = ((9, 20, 132), (6, 13, 30))
 
 
 @pytest.mark.parametrize("function", [*PROGRAMS[:2], *thorough(*PROGRAMS[2:])])
-def test_as_plain_loops(rig, small_tiles, function):
+def test_as_plain_loops(rig, small_streamed_tiles, function):
     kernel = rig.kernel(function, fuse=True)
     for shape, count in zip(SHAPES, (9, 6), strict=True):
         arrays = [np.random.default_rng(k).integers(0, 1000, shape).astype(np.int32) for k in range(2)]
         found, plan = in_tiles(kernel, *arrays, 30)
         assert found == (kernel.options.backend != "cpu"), plan
         rig.compare(kernel, lambda count=count, arrays=arrays: (*(array.copy() for array in arrays), count))
-
-
-def averaged(u, v, n):
-    for _ in qgraph.serial(range(n)):
-        for i, j, k in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1), (1, u.shape[2] - 1)):
-            along = u[i - 1, j, k] + u[i + 1, j, k] + u[i, j - 1, k] + u[i, j + 1, k] + u[i, j, k - 1] + u[i, j, k + 1]
-            v[i, j, k] = along / 6.0
-        u, v = v, u
 
 
 def four_corners(u, v, n):
@@ -166,7 +148,7 @@ def stored_in_planes(u, v, n):
 
 
 @pytest.mark.parametrize("function", [element_of_row, rows_alone, stored_in_planes])
-def test_elements_of_rows(rig, small_tiles, function):
+def test_elements_of_rows(rig, small_streamed_tiles, function):
     kernel = rig.kernel(function, fuse=True)
     arrays = [np.random.default_rng(k).integers(0, 1000, (5, 6, 9)).astype(np.int32) for k in range(2)]
     found, plan = in_tiles(kernel, *arrays, 30)
@@ -208,7 +190,7 @@ def chosen_in_tiles(u, v, c, n):
 
 
 @pytest.mark.parametrize("function", [chosen, chosen_by_and, chosen_by_comparisons, chosen_in_tiles])
-def test_elements_at_which_no_iteration_looks(rig, small_tiles, function):
+def test_elements_at_which_no_iteration_looks(rig, small_streamed_tiles, function):
     kernel = rig.kernel(function, fuse=True)
     arrays = [np.random.default_rng(k).integers(1, 300, (6, 9, 30)).astype(np.int32) for k in range(2)]
     other = np.arange(6, dtype=np.int32)

@@ -10,6 +10,7 @@ import pytest
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles, register_tiles
 from tests.conftest import THOROUGH, thorough
+from tests.lowering.loops.test_conditions_in_tiles import chosen
 from tests.lowering.loops.test_overlapped_tiles import function_of
 
 # Some tiles in it are far from every edge.
@@ -319,14 +320,6 @@ def anew(u, v, k, n):
             v[i, j] = k[i % 3] + j
         for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
             u[i, j] = v[i - 1, j]
-
-
-def chosen(u, v, k, n):
-    for _ in qgraph.serial(range(n)):
-        for i, j in qgraph.ndrange(*u.shape):
-            same = u[i - 1, j] == u[(i + 1) % u.shape[0], j]
-            v[i, j] = u[i, (j + 1) % u.shape[1]] + 1 if same else k[i + 500]
-        u, v = v, u
 
 
 NOT_IN_REGISTERS = {
