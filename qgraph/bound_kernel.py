@@ -14,9 +14,10 @@ from qgraph.errors import ArgumentError, BackendError, CudaError, NothingRan, St
 from qgraph.ir.global_arrays import GlobalArray, Place
 from qgraph.language import Parameters, Result
 from qgraph.pickling import not_pickled
+from qgraph.runtime.executors.launch_records import Executable
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
-from qgraph.specialisation import Executable, Specialisation, Variant
+from qgraph.specialisation import Specialisation, Variant
 from qgraph.stack import hide_frames, raises_to_user
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class _Kernel(Protocol):
 
     def _read(self, values: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...], bool]: ...
 
-    def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation: ...
+    def _specialisation(self, variant: Variant, aliases: Any, leaves: tuple[Any, ...]) -> Specialisation: ...
 
     def _executable(self, specialisation: Specialisation, call: Call) -> Executable: ...
 
@@ -173,7 +174,7 @@ class _Arguments:
         self._aliases = () if simple else variant.check(leaves)
         self.backend = variant.backend
         self.staged: bool = variant.backend == "cuda" and any(leaves[index].device is None for index in variant.arrays)
-        self.specialisation = kernel._specialisation(variant, self._aliases)
+        self.specialisation = kernel._specialisation(variant, self._aliases, leaves)
         self.executable: Any = None
         # The numbers are of the program for this alias pattern: another one may need other ones.
         self.call = Call(leaves, self.specialisation.host_values(leaves), 0)
@@ -201,7 +202,7 @@ class _Arguments:
             self._look()
         if self.staged or self._variant.stepping:
             return self._launch_anew_each_time
-        self.specialisation = kernel._specialisation(self._variant, self._aliases)
+        self.specialisation = kernel._specialisation(self._variant, self._aliases, self.call.values)
         if self.specialisation.returns_arrays:
             return self._launch_anew_each_time
         self.executable = kernel._executable(self.specialisation, self.call)

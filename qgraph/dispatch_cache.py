@@ -8,8 +8,9 @@ from typing import Any
 
 from qgraph.records import dataclass
 from qgraph.runtime.arguments.backends import DEFAULTS
+from qgraph.runtime.executors.launch_records import CapturedRun
 from qgraph.runtime.values.prepared_call import Call
-from qgraph.specialisation import CapturedRun, Specialisation, Variant
+from qgraph.specialisation import Specialisation, Variant
 
 # Entries of a kernel's dispatch cache.
 MAX_RECENT = 8

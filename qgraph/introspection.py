@@ -176,7 +176,7 @@ class Introspection(Generic[Parameters, Result]):
         """
         backend = "cpu" if self.options.backend == "cpu" else "cuda"
         variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
-        return variant.plan_for(variant.check(leaves))
+        return variant.plan_of(leaves)
 
     @raises_to_user
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:
@@ -184,7 +184,7 @@ class Introspection(Generic[Parameters, Result]):
         from qgraph.lowering.compile import compile_ptx
 
         variant, leaves = self._describe_only(self._bind(args, kwargs), "cuda")
-        plan = variant.plan_for(variant.check(leaves))
+        plan = variant.plan_of(leaves)
         shapes = array_shapes(plan.program, leaves, integers_of(plan.program, leaves))
         return compile_ptx(plan, cc, self.options, extents=Extents(equal=equal_shapes(shapes)))[1]
 
@@ -196,11 +196,10 @@ class Introspection(Generic[Parameters, Result]):
 
         backend = "cpu" if self.options.backend == "cpu" else "cuda"
         variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
-        aliases = variant.check(leaves)
-        plan, fused = variant.plan_for(aliases), None
+        plan, fused = variant.plan_of(leaves), None
         if backend == "cuda" and not self.options.fuse:
             what = (self._source, variant.types, variant.leaves, backend, 0, replace(self.options, fuse=True))
-            fused = Variant(*what, global_arrays=variant.global_arrays, runs=False, rings=self._rings).plan_for(aliases)
+            fused = Variant(*what, global_arrays=variant.global_arrays, runs=False, rings=self._rings).plan_of(leaves)
         return explained(plan, fused, integers_of(plan.program, leaves), self.options)
 
     @raises_to_user

@@ -24,10 +24,11 @@ from qgraph.options import Options
 from qgraph.pickling import ByName
 from qgraph.records import dataclass
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
+from qgraph.runtime.executors.launch_records import Executable, LastLaunch, Stats
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import give_back, with_steps
 from qgraph.runtime.values.prepared_call import CHANGED, Call
-from qgraph.specialisation import Executable, LastLaunch, Specialisation, Stats, Variant, forget_code, streams_of
+from qgraph.specialisation import Specialisation, Variant, forget_code, streams_of
 from qgraph.stack import hide_frames, raises_to_user
 
 # Specialisations a kernel keeps; the one unused for longest goes when there are more.
@@ -226,15 +227,13 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     ) -> Launched:
         """``given``: the caller's leaves where ``leaves`` are copies of them; then arrays are returned as a function."""
         aliases = () if simple else variant.check(leaves)
-        specialisation = self._latest
-        if specialisation is None or specialisation.variant is not variant or specialisation.aliases != aliases:
-            specialisation = self._specialisation(variant, aliases)
+        specialisation = self._specialisation(variant, aliases, leaves)
         call = specialisation.call(leaves, stream)
         try:
             numbers = self.run_prepared(specialisation, call)
         except CudaError as error:
             self._recover(error, variant)
-            specialisation = self._specialisation(variant, aliases)
+            specialisation = self._specialisation(variant, aliases, leaves)
             call = specialisation.call(leaves, stream)
             numbers = self.run_prepared(specialisation, call)
         if given is not None and specialisation.returns_arrays:
@@ -338,13 +337,15 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         self._variants = {key: variant for key, variant in self._variants.items() if variant in kept}
         self._readings = [reading for reading in self._readings if reading.variant in kept]
 
-    def _specialisation(self, variant: Variant, aliases: Any) -> Specialisation:
-        key = (variant, aliases)
+    def _specialisation(self, variant: Variant, aliases: Any, leaves: Any, *, small: bool = False) -> Specialisation:
+        """That for these leaves; ``small`` where they are too small for tiles."""
+        latest, key = self._latest, (variant, aliases, small)
+        if latest is not None and latest.variant is variant and latest.aliases == aliases and not latest.by_size:
+            return latest
         with self._lock:
             found = self._specialisations.get(key)
             if found is None:
-                found = Specialisation(variant, aliases)
-                self._specialisations[key] = found
+                found = self._specialisations[key] = Specialisation(variant, aliases, small=small)
             self._specialisations.move_to_end(key)
             self._latest = found
             if len(self._specialisations) > MAX_SPECIALISATIONS:
@@ -352,7 +353,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
                 self._retire(oldest)
                 self._counts.evictions += 1
                 self._forget_unused(oldest.variant)
-            return found
+        return self._specialisation(variant, aliases, leaves, small=True) if found.is_small(leaves) else found
 
     def _executable(self, specialisation: Specialisation, call: Call) -> Executable:
         """That of ``specialisation``, built for ``call`` at first."""

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 from qgraph import forks
 from qgraph.errors import ArgumentError, BackendError, CudaError, PerformanceWarning
@@ -22,10 +22,10 @@ from qgraph.ir.profile_places import Profiles
 from qgraph.ir.program import Branch, Loop, Program, node_statements
 from qgraph.nodes.kind import statement_kind
 from qgraph.options import Options
-from qgraph.records import dataclass
+from qgraph.runtime.executors.launch_records import CapturedRun, Executable, LastLaunch
 from qgraph.runtime.values.aliasing import alias_pattern, overlaps_itself
 from qgraph.runtime.values.generators import stepping_leaves
-from qgraph.runtime.values.host_values import HostValues
+from qgraph.runtime.values.host_values import HostValues, integers_of
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
 from qgraph.runtime.values.results import assembler, with_arrays
 from qgraph.runtime.values.temporaries import Temporaries, array_shapes
@@ -35,86 +35,6 @@ from qgraph.runtime.values.temporaries import Temporaries, array_shapes
 _IN_FRONTS = ("cuda", "sim")
 
 Aliases = tuple[tuple[int, int, str], ...]
-
-
-class Executable(Protocol):
-    """What runs a compiled plan: one class a path, chosen once."""
-
-    path: str
-    nodes: int
-    argument_updates: int
-    # Graphs built after the first one, for memory of another size.
-    rebuilds: int
-
-    @property
-    def reason(self) -> str:
-        """Why it runs that way."""
-
-    @property
-    def replays(self) -> int:
-        """Launches so far."""
-
-    def launch(self, call: Any, /) -> tuple[Any, ...] | None:
-        """Run with the values of a ``runtime.call.Call``; gives the numbers that the kernel returns, if it returns any."""
-
-    def close(self) -> None:
-        """Free what the executable owns."""
-
-
-@dataclass(frozen=True, slots=True)
-class LastLaunch:
-    """What the last call of a kernel did.
-
-    Attributes:
-        tasks: loops and runs of serial statements as written.
-        nodes: nodes of the graph, bodies of device loops included.
-        path: ``cuda-graph``, ``cuda-host-loop``, ``cuda-stream``, ``cpu`` or ``sim``; ``cuda-capture`` where the call became
-            nodes of a graph that somebody captured, which has not run then.
-        reason: why that path, and on CUDA whether loops ran unrolled, or the host ahead of them.
-    """
-
-    tasks: int
-    nodes: int
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedRun:
-    """What a kernel did last, where it was captured or is gone: in the place of a specialisation."""
-
-    launched: LastLaunch
-
-
-@dataclass(slots=True)
-class Stats:
-    """What a kernel did so far.
-
-    Attributes:
-        compilations: specialisations compiled; one whose code came off the disk counts too, so that the numbers do not depend
-            on what other processes did.
-        graph_builds: executables built, one a specialisation unless it was evicted, reset or cleared; and on CUDA one each time
-            that a temporary with ``alloc=True`` has another size. The second graph of loops that run long is not counted, nor
-            that of independent loops which have grown.
-        executables: executables alive now.
-        replays: launches.
-        argument_updates: launches that had to patch parameters.
-        evictions: specialisations dropped to stay below the limit.
-    """
-
-    compilations: int = 0
-    graph_builds: int = 0
-    executables: int = 0
-    replays: int = 0
-    argument_updates: int = 0
-    evictions: int = 0
-
-    def add(self, executable: Executable | None) -> None:
-        """Count what an executable did since it was built."""
-        if executable is not None:
-            self.graph_builds += executable.rebuilds
-            self.replays += executable.replays
-            self.argument_updates += executable.argument_updates
 
 
 class Variant:
@@ -204,8 +124,8 @@ class Variant:
         names = [self.leaves[index].name for index in self.arrays]
         return self._built(tuple((names[first], names[second], how) for first, second, how in aliases))
 
-    def plan_for(self, aliases: Aliases) -> GraphPlan:
-        """The graph of ``program_for(aliases)``."""
+    def plan_for(self, aliases: Aliases, *, small: bool = False) -> GraphPlan:
+        """The graph of ``program_for(aliases)``; ``small`` where arrays are too small for tiles."""
         from qgraph.lowering.plan_builder import build_plan
         from qgraph.polyhedral.dependence_test import remembering
 
@@ -219,7 +139,16 @@ class Variant:
                 as_graph=self.backend != "cpu",
                 shared=self._shared,
                 timed=self._profiles,
+                small=small,
             )
+
+    def plan_of(self, leaves: Sequence[Any]) -> GraphPlan:
+        """The graph that a call with these leaves would run, for whoever only looks."""
+        aliases = self.check(tuple(leaves))
+        plan = self.plan_for(aliases)
+        numbers = integers_of(plan.program, leaves)
+        sizes = [numbers.get(value.name) for value in plan.program.host_values if value.check == "tiles"]
+        return plan if not sizes or any(sizes) else self.plan_for(aliases, small=True)
 
     @property
     def _shared(self) -> int | None:
@@ -261,11 +190,14 @@ class Variant:
 class Specialisation:
     """A variant for one alias pattern: its plan, and the executable, built at the first launch."""
 
-    def __init__(self, variant: Variant, aliases: Aliases) -> None:
+    def __init__(self, variant: Variant, aliases: Aliases, *, small: bool = False) -> None:
         self.variant, self.aliases = variant, aliases
-        self.plan: GraphPlan = variant.plan_for(aliases)
+        self.plan: GraphPlan = variant.plan_for(aliases, small=small)
         # Where arrays share memory calls may be refused, and need temporaries, as loops in tiles do, with numbers of their own.
         program = self.plan.program
+        self._sizes = [index for index, value in enumerate(program.host_values) if value.check == "tiles"]
+        # Whether arrays of other extents may have another plan.
+        self.by_size = small or bool(self._sizes)
         own = aliases or program.host_values != variant.program.host_values
         self.host_values = HostValues(program).of if own else variant.host_values
         self.executable: Executable | None = None
@@ -277,6 +209,13 @@ class Specialisation:
         self.lock = forks.lock()
         # The arrays that each call makes for its caller.
         self._returned = Temporaries(self.plan.program, self.plan.program.returned)
+
+    def is_small(self, leaves: tuple[Any, ...]) -> bool:
+        """Whether these arrays are too small for all tiles of this plan: then a plan without them is quicker."""
+        if not self._sizes:
+            return False
+        numbers = self.host_values(leaves)
+        return not any(numbers[index] for index in self._sizes)
 
     @property
     def returns_arrays(self) -> bool:

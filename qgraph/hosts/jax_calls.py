@@ -196,7 +196,7 @@ def _launch(kernel: Any, values: tuple[Any, ...], made: list[Any], stream: int, 
     aliases = () if simple else variant.check(leaves)
 
     def launch() -> None:
-        specialisation = kernel._specialisation(variant, aliases)
+        specialisation = kernel._specialisation(variant, aliases, leaves)
         kernel.run_prepared(specialisation, Call((*leaves, *made), specialisation.host_values(leaves), stream))
 
     try:

@@ -15,8 +15,9 @@ from qgraph.ir.plan import GraphPlan
 from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, IDLE, TIMES, TOTALS, Place
 from qgraph.ir.program import Loop
 from qgraph.records import dataclass
+from qgraph.runtime.executors.launch_records import LastLaunch
 from qgraph.source import Span
-from qgraph.specialisation import LastLaunch, Specialisation
+from qgraph.specialisation import Specialisation
 from qgraph.watching.rings import HISTORY
 
 if TYPE_CHECKING:

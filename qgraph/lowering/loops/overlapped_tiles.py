@@ -25,6 +25,7 @@ from qgraph.ir.blocks import BlockShape
 from qgraph.ir.program import (
     Axis,
     Branch,
+    Check,
     Effects,
     HostValue,
     Loop,
@@ -93,12 +94,13 @@ BLOCK_LARGE_SINGLY = 2
 BLOCK_GAIN = 0.95
 
 
-def tile_loops(program: Program, shared: int | None = None) -> Program:
+def tile_loops(program: Program, shared: int | None = None, *, small: bool = False) -> Program:
     """``program``, each of whose counted loops of stencils is two: one of whole turns, and one for what is left then.
 
-    ``shared``: bytes of shared memory that a block of threads may have on CUDA; None for the CPU.
+    ``shared``: bytes of shared memory that a block of threads may have on CUDA; None for the CPU. ``small``: the arrays are too
+    small for tiles, and loops say so.
     """
-    tiler = _Tiler(program, shared)
+    tiler = _Tiler(program, shared, small)
     body = tiler.block(program.body)
     return replace(
         program,
@@ -110,9 +112,10 @@ def tile_loops(program: Program, shared: int | None = None) -> Program:
 
 
 class _Tiler:
-    def __init__(self, program: Program, shared: int | None) -> None:
+    def __init__(self, program: Program, shared: int | None, small: bool) -> None:
         self._program = program
         self._shared = shared
+        self._small = small
         self._arrays = {leaf.name: leaf.type for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
         self.host_values: list[HostValue] = []
         self.slots: list[Slot] = []
@@ -277,9 +280,9 @@ class _Tiler:
                 return found
         raise NotTiled(f"tiles of its {len(code.stencils.leaves)} arrays do not fit into shared memory")
 
-    def _host(self, source: str, loop: Loop, text: str) -> str:
+    def _host(self, source: str, loop: Loop, text: str, check: Check = "") -> str:
         name = f"_tiles{len(self.host_values)}"
-        self.host_values.append(HostValue(name, source, loop.span, text=text))
+        self.host_values.append(HostValue(name, source, loop.span, check, text))
         return name
 
     def _extent(self, leaf: str, axis: int) -> str:
@@ -299,7 +302,11 @@ class _Tiler:
         more = [*self._all_around(stencils), *self._all_owned(stencils, [stencils.stages[number] for number in reducing])]
         more += self._all_iterate(stencils) if len(stencils.axes) > 2 else ()
         is_large += "".join(f" and {each}" for each in more)
-        large = self._host(f"1 if {is_large} else 0", loop, "large arrays")
+        if self._small:
+            where = f"{self._large(stencils) >> 20} MiB together, and {LEAST_EXTENT} elements along each axis"
+            whole = ", where loops go over whole arrays" if more else ""
+            raise NotTiled(f"arrays of these extents are too small: tiles pay from {where} on{whole}")
+        large = self._host(f"1 if {is_large} else 0", loop, "large arrays", "tiles")
         paths = {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
         others = {}
         for key, shape in shapes.items():

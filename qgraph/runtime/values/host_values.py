@@ -26,6 +26,7 @@ _CONDITIONS = {
     "shape": "{0}",
     "length": "{0}",
     "same": "{0} == 1",
+    "tiles": _IS_INTEGER,
 }
 _COMPARISONS = ("shape", "length", "same")
 

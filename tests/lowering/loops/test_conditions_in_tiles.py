@@ -18,8 +18,8 @@ SHAPE = (44, 63)
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Blocks of a few threads with tiles of a few elements, for arrays of any size."""
-    sizes = {"TILE": (8, 12), "HALO": 4, "LARGE": 0, "FEW": 0}
-    blocks = {"TILES": ((16, 24),), "HALOS": (4,), "ROWS": (4,), "GAIN": 0, "LANES": 8, "LARGE": 0, "HELD_ALONE": 400}
+    sizes = {"TILE": (8, 12), "HALO": 4, "FEW": 0}
+    blocks = {"TILES": ((16, 24),), "HALOS": (4,), "ROWS": (4,), "GAIN": 0, "LANES": 8, "HELD_ALONE": 400}
     for name, value in (sizes | {f"BLOCK_{name}": value for name, value in blocks.items()}).items():
         monkeypatch.setattr(overlapped_tiles, name, value)
 

@@ -23,7 +23,6 @@ def small_tiles(monkeypatch):
     """Tiles of a few elements, and no array is too small for them."""
     monkeypatch.setattr(overlapped_tiles, "TILE", (8, 12))
     monkeypatch.setattr(overlapped_tiles, "HALO", 6)
-    monkeypatch.setattr(overlapped_tiles, "LARGE", 0)
     monkeypatch.setattr(overlapped_tiles, "FEW", 0)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_TILES", ((20, 24),))
     monkeypatch.setattr(overlapped_tiles, "BLOCK_HALOS", (6,))
@@ -32,7 +31,6 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(overlapped_tiles, "BLOCK_LANES", 8)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_HELD", 1 << 12)
     monkeypatch.setattr(overlapped_tiles, "BLOCK_HELD_ALONE", 1 << 12)
-    monkeypatch.setattr(overlapped_tiles, "BLOCK_LARGE", 0)
 
 
 def in_tiles(kernel, *args):
@@ -433,8 +431,41 @@ def test_small_arrays_and_other_kernels_run_as_they_are(monkeypatch):
         return made
 
     monkeypatch.setattr(Temporaries, "on_host", noted)
+    expected, bound = ([each.copy() for each in arrays] for _ in range(2))
+    kernel.reference(*expected, 30)
+    kernel.bind(*bound, 30).launch()
     kernel(*arrays, 30)
-    assert [array.shape for array in made] == [(0, 0), (0, 0)]
+    np.testing.assert_array_equal(arrays, expected)
+    np.testing.assert_array_equal(bound, expected)
+    assert not made
+    for told in (kernel.plan, kernel.explain):
+        assert "too small: tiles pay from 32 MiB together, and 4 elements along each axis on" in " ".join(
+            str(told(*arrays, 30)).split()
+        )
+
+
+def one_pair_after_another(u, v, x, y, n):
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            v[i, j] = (u[i - 1, j] + 2 * u[i + 1, j] + 3 * u[i, j - 1] + 4 * u[i, j + 1]) % 1009
+        u, v = v, u
+    for _ in qgraph.serial(range(n)):
+        for i, j in qgraph.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):
+            y[i, j] = (x[i - 1, j] + 5 * x[i + 1, j] + 7 * x[i, j - 1] + x[i, j + 1]) % 1009
+        x, y = y, x
+
+
+def test_extents_choose_the_plan(rig, monkeypatch):
+    """Of one kernel: where no loop's arrays are large enough for tiles it has none, and where only some are, all are right."""
+    for name in ("LARGE", "BLOCK_LARGE"):
+        monkeypatch.setattr(overlapped_tiles, name, 1 << 14)
+    compared, large, small = Compared(rig, one_pair_after_another), (60, 50), (6, 7)
+    kernel = compared._kernel
+    for first, second in [(large, small), (small, small), (small, large), (large, large), (small, small), (large, small)]:
+        arrays = integers(first) + integers(second)
+        compared(arrays, 13)
+        assert in_tiles(kernel, *arrays, 13)[0] == (large in (first, second))
+        assert kernel.last_launch.tasks == len(kernel.plan(*arrays, 13).tasks)
 
 
 @pytest.mark.needs("compiler")

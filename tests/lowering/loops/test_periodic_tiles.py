@@ -16,7 +16,7 @@ COUNTS = (0, 1, 12, 25)
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Tiles of a few elements, and no array is too small for them."""
-    for name, value in {"TILE": (8, 12), "HALO": 6, "LARGE": 0, "FEW": 0}.items():
+    for name, value in {"TILE": (8, 12), "HALO": 6, "FEW": 0}.items():
         monkeypatch.setattr(overlapped_tiles, name, value)
     blocks = {
         "TILES": ((20, 24),),
@@ -26,7 +26,6 @@ def small_tiles(monkeypatch):
         "LANES": 8,
         "HELD": 1 << 12,
         "HELD_ALONE": 1 << 12,
-        "LARGE": 0,
     }
     for name, value in blocks.items():
         monkeypatch.setattr(overlapped_tiles, f"BLOCK_{name}", value)

@@ -34,7 +34,7 @@ OTHERS = [
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Tiles of a few elements, and no array is too small for them."""
-    for name, value in {"TILE": (8, 12), "HALO": 6, "LARGE": 0, "FEW": 0}.items():
+    for name, value in {"TILE": (8, 12), "HALO": 6, "FEW": 0}.items():
         monkeypatch.setattr(overlapped_tiles, name, value)
 
 

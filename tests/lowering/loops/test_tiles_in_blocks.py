@@ -20,8 +20,8 @@ SHAPE = (45, 63)
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Blocks of a few threads with tiles of a few elements, for arrays of any size."""
-    sizes = {"TILE": (8, 12), "HALO": 4, "LARGE": 0, "FEW": 0}
-    blocks = {"TILES": ((16, 20),), "HALOS": (4,), "ROWS": (4,), "GAIN": 0, "LANES": 4, "LARGE": 0, "HELD_ALONE": 400}
+    sizes = {"TILE": (8, 12), "HALO": 4, "FEW": 0}
+    blocks = {"TILES": ((16, 20),), "HALOS": (4,), "ROWS": (4,), "GAIN": 0, "LANES": 4, "HELD_ALONE": 400}
     for name, value in (sizes | {f"BLOCK_{name}": value for name, value in blocks.items()}).items():
         monkeypatch.setattr(overlapped_tiles, name, value)
 
