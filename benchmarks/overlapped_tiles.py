@@ -24,6 +24,9 @@ SIZES = (2048, 4096)
 # Iterations of a call: some turns, and some that are left.
 ITERATIONS = 200
 WANTED_FROM, WANTED = 4096, 2.0
+# By what elements near 0 may differ between the two forms on a GPU, after 200 sweeps of values from 0 to 1: `waves` of float32
+# differs from float64 by 7e-7 (standard deviation), and up to 1e-4 where waves are as high as 50.
+ROUNDING = 2e-5
 # On a GPU: times what C in tiles takes at most, and the bandwidth of a copy at least, effectively.
 GPU_SIZES = (2048, 4096, 8192)
 WANTED_OF_C, WANTED_OF_COPY = 1.25, 2.0
@@ -185,7 +188,7 @@ def gpu_times(function: Callable[..., None], host: list[np.ndarray], backend: st
         kernel(*arrays[name], ITERATIONS)
     found = {name: [qgraph.to_numpy(array) for array in each] for name, each in arrays.items()}
     for plain, fused in zip(*found.values(), strict=True):
-        np.testing.assert_allclose(plain, fused, rtol=1e-4, atol=1e-6, err_msg=function.__name__)
+        np.testing.assert_allclose(plain, fused, rtol=1e-4, atol=ROUNDING, err_msg=function.__name__)
     if all(map(np.array_equal, found["fused"], host)):
         raise AssertionError(f"{function.__name__} changed nothing")
     samples: dict[str, list[timing.Timing]] = {name: [] for name in kernels}
