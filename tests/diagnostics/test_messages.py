@@ -2047,6 +2047,16 @@ def an_element_of_a_tuple_that_varies():
 
 
 @bad(SYNTAX)
+def a_diagonal_that_changed_in_a_product():
+    def kernel(a):
+        d = np.diag(a)
+        a[0, 0] = 7
+        return np.outer(d, d)
+
+    return kernel, (np.ones((3, 3)),)
+
+
+@bad(SYNTAX)
 def an_element_that_is_true():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -29,7 +29,8 @@ def arrays_of(bound: Binding) -> frozenset[str]:
 def may_be(unit: ProgramBuilder, bound: Binding, leaves: Set[str], leaf: Leaf) -> bool:
     """Whether a name stands for one of ``leaves``, which ``leaf`` may be, or for what ``leaf`` is now under another name."""
     mine = arrays_of(bound)
-    return bool(mine & (leaves | {leaf.name})) or any(frozenset({name, leaf.name}) in unit.sometimes_same for name in mine)
+    shared = unit.sometimes_same | unit.overlapping
+    return bool(mine & (leaves | {leaf.name})) or any(frozenset({name, leaf.name}) in shared for name in mine)
 
 
 def is_private(unit: ProgramBuilder, scope: Scope, name: str, leaves: frozenset[str], leaf: Leaf) -> bool:
