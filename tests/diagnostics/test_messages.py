@@ -2047,6 +2047,34 @@ def an_element_of_a_tuple_that_varies():
 
 
 @bad(SYNTAX)
+def a_diagonal_that_changed_in_a_product():
+    def kernel(a):
+        d = np.diag(a)
+        a[0, 0] = 7
+        return np.outer(d, d)
+
+    return kernel, (np.ones((3, 3)),)
+
+
+@bad(SYNTAX)
+def an_element_that_is_true():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1.0 if (x[i] > 0) is True else 0.0
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def names_of_arrays_that_are_one_object():
+    def kernel(x, y):
+        if x is not y:
+            x[:] = y
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
 def names_a_keyword_that_round_has_not():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -528,3 +528,44 @@ def narrow_sizes_in_loops(x, n):
 
 def test_narrow_sizes_in_loops(check):
     check(narrow_sizes_in_loops, lambda: (np.arange(10.0), np.int32(8)))
+
+
+def flags_by_identity(x, flag, mode: qgraph.Static):
+    for i in range(x.shape[0]):
+        if flag is True:
+            x[i] += 1
+        if flag is not False and mode is max:
+            x[i] += 2
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("mode", [max, min, None])
+def test_a_flag_is_the_true_of_python(rig, flag, mode):
+    rig.check(flags_by_identity, lambda: (np.zeros(3), flag, mode), noop=not flag)
+
+
+def elements_by_identity(x, flags):
+    for i in range(x.shape[0]):
+        if flags[i] is True:  # NumPy's True is another object
+            x[i] += 1
+
+
+def a_number_by_identity(x, flags):
+    found = flags[0] or flags[1]
+    x[0] = 1 if found is not False else 2
+
+
+def arrays_by_identity(x, flags):
+    for i in range(x.shape[0]):
+        x[i] = 1 if x is flags else 2
+
+
+@pytest.mark.parametrize("kernel", [elements_by_identity, a_number_by_identity, arrays_by_identity])
+def test_which_object_a_value_is_is_refused(rig, kernel):
+    with pytest.raises(KernelSyntaxError, match="values of kernels have no identity"):
+        rig.run(rig.kernel(kernel), np.zeros(3), np.array([True, False, True]))
+
+
+def test_numpys_true_as_an_argument_is_refused(rig):
+    with pytest.raises(KernelSyntaxError, match="`flag` alone is the condition"):
+        rig.run(rig.kernel(flags_by_identity), np.zeros(3), np.bool_(True), max)

@@ -407,3 +407,100 @@ def groups_that_overlap(x, y, z, n):
 def test_groups_of_arrays_that_change_places_overlap(check, n):
     """The arrays that one name may be are not beside each other among all that the names of a later group may be."""
     check(groups_that_overlap, lambda: (np.arange(6.0) + 30, np.arange(6.0) + 1, np.arange(6.0), n))
+
+
+def second_name_after_a_branch(x, n):
+    a = x + 1
+    if n == 1:
+        a = x - 5
+    c = a
+    for _ in qgraph.serial(range(n)):
+        a = a + c
+    c[0] = 100
+    return a
+
+
+def second_name_of_a_part(x, n):
+    a = x + 1
+    for _ in qgraph.serial(range(n)):
+        a = a * 2
+    c = a[1:]
+    if n > 1:
+        a = a + 1
+    c[0] = 100
+    return a
+
+
+@qgraph.func
+def grown(p, n):
+    for _ in qgraph.serial(range(n)):
+        p = p + 1
+    return p
+
+
+def a_func_binds_its_parameter_again(x, n):
+    a = x + 1
+    if n == 1:
+        a = x - 5
+    b = grown(a, n)
+    return a + 0, b
+
+
+def second_name_in_the_loop(x, n):
+    a = x + 1
+    if n == 1:
+        a = x - 5
+    for t in qgraph.serial(range(n)):
+        b = a
+        if t == 1:
+            a = b + 1
+        a[0] += b[1]
+    return a
+
+
+def second_name_of_one_that_changed_places(x, n):
+    a = x + 1
+    b = x + 2
+    for _ in qgraph.serial(range(n)):
+        a, b = b, a
+    c = b
+    for _ in qgraph.serial(range(n)):
+        if n > 1:
+            b = b * 3
+    c[0] += 100
+    return a + 0, b + 0
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        second_name_after_a_branch,
+        second_name_of_a_part,
+        a_func_binds_its_parameter_again,
+        second_name_in_the_loop,
+        second_name_of_one_that_changed_places,
+    ],
+)
+def test_a_new_array_for_a_name_that_has_a_second_one_is_refused(rig, kernel):
+    """The second name was given after another loop or branch; in Python it keeps the old array."""
+    with pytest.raises(qgraph.KernelSyntaxError, match="after this, `[abp]` is one array or another"):
+        rig.kernel(kernel)(rig.device(numbers(4)), 2)
+
+
+def new_arrays_after_a_swap(x, n):
+    a = x + 1
+    b = x + 2
+    for _ in qgraph.serial(range(n)):
+        a, b = b, a
+    c = a
+    for _ in qgraph.serial(range(n)):
+        b = b + c
+    c[0] = 100
+    if n > 1:
+        b = b * 2
+    return a + 0, b + 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_a_name_that_changed_places_gets_a_new_array_where_another_has_a_second_name(check, n):
+    check(new_arrays_after_a_swap, lambda: (numbers(4), n), noop=True)

@@ -472,3 +472,32 @@ def test_lines_of_an_array_and_of_its_transpose(check, rig):
     for function in (other_lines_of_a_transpose, all_of_a_transpose):
         with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
             rig.run(rig.kernel(function), *arguments())
+
+
+def a_named_row_of_itself(x, y):
+    for i in range(x.shape[0]):
+        row = x[i]
+        row[:] = np.exp(row - row.max())
+        row[:] = row / row.sum()
+        part = y[i, 1:]
+        part[0:] = part * 2 + 1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_row_with_a_name_is_assigned_what_is_made_of_it(check, turned):
+    def arguments():
+        x, y = np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(4, 3) - 3
+        return (y.T, x) if turned else (x, y.T)
+
+    check(a_named_row_of_itself, arguments)
+
+
+def a_named_row_turned(x):
+    for i in range(x.shape[0]):
+        row = x[i]
+        row[::-1] = row
+
+
+def test_a_row_with_a_name_that_is_assigned_turned_is_refused(rig):
+    with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
+        rig.run(rig.kernel(a_named_row_turned), np.ones((2, 3)))

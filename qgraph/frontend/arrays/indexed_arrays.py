@@ -16,7 +16,7 @@ from qgraph.frontend.inference.host_expressions import host_expression
 from qgraph.frontend.inference.indexing import ONE, element, word
 from qgraph.frontend.inference.new_array_dtype import type_of_new_array
 from qgraph.frontend.inference.ranks import extents_of, is_place, rank
-from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, ViewRef
+from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, Poisoned, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, SHARED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.array_joins import is_private
@@ -99,6 +99,9 @@ class Maker:
     def check_rank(self, node: ast.expr, *ranks: int) -> None:
         """Refuse a number, and an array of other than ``ranks`` dimensions, if they are given."""
         ndim = rank(self.scope, node)
+        bound = self.scope.static(node) if ndim == 0 else None
+        if isinstance(bound, Poisoned):
+            raise self.scope.error(bound.reason, node, bound.hint)
         if ndim == 0 or (ranks and ndim not in ranks):
             wanted = f"of {' or '.join(map(str, ranks))} dimensions" if ranks else "here"
             raise self.refused(f"`{as_written(node)}` has {ndim} dimensions", f"pass an array {wanted}")

@@ -57,7 +57,11 @@ class Directions:
 
     def _shift(self, operand: ast.expr) -> tuple[int, int] | None:
         """The first axis with a distance other than 0 from the target to the operand, and that distance; None where unknown."""
-        places = _place(self._scope, self._target), _place(self._scope, operand)
+        nodes = self._target, operand
+        places = tuple(_place(self._scope, node) for node in nodes)
+        if None not in places and len({place[0] for place in places if place is not None}) > 1:
+            # `row[:] = row * 2`: of a name that stands for a part of an array, both are parts of that part.
+            places = tuple(_whole(self._scope, node) or place for node, place in zip(nodes, places, strict=True))
         if places[0] is None or places[1] is None or places[0][0] != places[1][0]:
             return None
         first, second = ([*enumerate(place[1])] for place in places if place is not None)
@@ -124,11 +128,16 @@ def _start(part: ast.Slice, step: int) -> tuple[str, int]:
     return ("", constant) if constant is not None else (ast.unparse(part.lower), 0)
 
 
+def _whole(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
+    """All of what a name means, by that name."""
+    return (node.id, [ast.Slice()] * rank(scope, node)) if isinstance(node, ast.Name) else None
+
+
 def _place(scope: Scope, node: ast.expr) -> tuple[str, list[ast.expr]] | None:
     """The array that ``node`` is a part of, and an index or slice for each of its dimensions; None for any other expression."""
     if isinstance(node, ast.Name):
         part = _named_part(scope, node)
-        return (node.id, [ast.Slice()] * rank(scope, node)) if part is None else _place(scope, part)
+        return _whole(scope, node) if part is None else _place(scope, part)
     if not isinstance(node, ast.Subscript):
         return None
     if isinstance(node.value, ast.Attribute) and node.value.attr == "T":

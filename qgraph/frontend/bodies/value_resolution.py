@@ -39,12 +39,12 @@ from qgraph.frontend.names.global_table import Names
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
 from qgraph.frontend.names.static_eval import constant_of
-from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
 from qgraph.ir.program import SLOTS
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import call_of, load, parts_of, stored
+from qgraph.ir.trees import call_of, is_none, load, parts_of, stored
 from qgraph.operations import intrinsics
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, nodes_of, standing_for
@@ -306,6 +306,7 @@ class ValueResolution(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """`v in (a, b)` is `v == a or v == b`, whatever types these have; calls are left as they are, which are made once."""
+        self._refuse_identity(node)
         match node:
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple(elts=[_, _, *_] as items)]):
                 if any(isinstance(child, ast.Call | ast.Starred) for part in (left, *items) for child in nodes_of(part)):
@@ -315,6 +316,28 @@ class ValueResolution(ast.NodeTransformer):
                 found = at(ast.UnaryOp(ast.Not(), found), node) if isinstance(op, ast.NotIn) else found
                 return self.visit(found)  # type: ignore[no-any-return]
         return self.generic_visit(node)  # type: ignore[return-value]
+
+    def _refuse_identity(self, node: ast.Compare) -> None:
+        """Raise for `x[i] is True`: NumPy's True is another object than Python's, and numbers of kernels are none at all."""
+        parts = (node.left, *node.comparators)
+        for op, left, right in zip(node.ops, parts, parts[1:], strict=False):
+            if isinstance(op, ast.Is | ast.IsNot) and not (is_none(right) or all(map(self._is_one_object, (left, right)))):
+                of_truth = isinstance(right, ast.Constant) and type(right.value) is bool
+                wanted = isinstance(op, ast.Is) is (of_truth and right.value) if of_truth else None  # type: ignore[attr-defined]
+                text = {
+                    True: f"`{as_written(left)}` alone is the condition",
+                    False: f"write `not {as_written(left)}`",
+                    None: f"write `{'==' if isinstance(op, ast.Is) else '!='}` to compare values",
+                }[wanted]
+                what = f"`{as_written(node)}` asks which object a value is, and values of kernels have no identity"
+                raise self._scope.error(what, node, text)
+
+    def _is_one_object(self, node: ast.expr) -> bool:
+        """Whether it is known which object this is: a constant, or a boolean of Python's that is an argument."""
+        bound = quietly_static(self._scope, node)
+        if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ScalarType):
+            return bound.leaf.type.weak and bound.leaf.type.dtype == "bool"
+        return isinstance(node, ast.Constant) or isinstance(bound, Value)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator: a number of the host, or code that notes a fault where Python raises."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from qgraph.frontend.names.bindings import Binding, LeafRef, StructRef, ViewRef
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
@@ -26,6 +26,13 @@ def arrays_of(bound: Binding) -> frozenset[str]:
             return frozenset()
 
 
+def may_be(unit: ProgramBuilder, bound: Binding, leaves: Set[str], leaf: Leaf) -> bool:
+    """Whether a name stands for one of ``leaves``, which ``leaf`` may be, or for what ``leaf`` is now under another name."""
+    mine = arrays_of(bound)
+    shared = unit.sometimes_same | unit.overlapping
+    return bool(mine & (leaves | {leaf.name})) or any(frozenset({name, leaf.name}) in shared for name in mine)
+
+
 def is_private(unit: ProgramBuilder, scope: Scope, name: str, leaves: frozenset[str], leaf: Leaf) -> bool:
     """Whether ``leaves``, which ``leaf`` may be, are memory of the kernel's own, of which nobody knows but ``name``."""
     if not leaves <= {each.leaf.name for each in unit.temporaries if not each.in_graph}:
@@ -35,7 +42,7 @@ def is_private(unit: ProgramBuilder, scope: Scope, name: str, leaves: frozenset[
         others = (
             bound for other, bound in inside.names.items() if not other.startswith(ADDED) and (other, inside) != (name, scope)
         )
-        if any((leaves | {leaf.name}) & arrays_of(bound) for bound in others):
+        if any(may_be(unit, bound, leaves, leaf) for bound in others):
             return False
         inside = inside.caller
     return True

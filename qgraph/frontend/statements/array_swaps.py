@@ -16,7 +16,7 @@ from qgraph.frontend.names.definite_assignment import names_assigned, names_boun
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.statements.array_joins import arrays_of, copy_elements, is_private
+from qgraph.frontend.statements.array_joins import arrays_of, copy_elements, is_private, may_be
 from qgraph.frontend.statements.region import Region
 from qgraph.frontend.statements.task_builder import get_slot
 from qgraph.ir.argument_types import ArrayType, Leaf, Type
@@ -175,7 +175,7 @@ def _keep_new_array(region: Region, scope: Scope, name: str, place: Leaf, node: 
         return
     old, new = (frozenset(_candidates(unit, leaf)) for leaf in (place, made.leaf))
     others = (bound for other, bound in scope.entry.items() if other != name and not other.startswith(ADDED))
-    if old & new or any((old | {place.name}) & arrays_of(bound) for bound in others):
+    if old & new or any(may_be(unit, bound, old, place) for bound in others):
         return
     if is_private(unit, scope, name, old, place) and is_private(unit, scope, name, new, made.leaf):
         copy_elements(region, scope, name, place, node)
