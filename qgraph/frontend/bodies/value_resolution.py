@@ -31,6 +31,7 @@ from qgraph.frontend.names.bindings import (
     Value,
     ViewAxis,
     ViewRef,
+    same,
 )
 from qgraph.frontend.names.call_binding import (
     is_forward,
@@ -305,16 +306,41 @@ class ValueResolution(ast.NodeTransformer):
     # --- operators ------------------------------------------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """`v in (a, b)` is `v == a or v == b`, whatever types these have; calls are left as they are, which are made once."""
+        """A comparison. `in` and `not in` a tuple are those with its items."""
         match node:
-            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple(elts=[_, _, *_] as items)]):
-                if any(isinstance(child, ast.Call | ast.Starred) for part in (left, *items) for child in nodes_of(part)):
-                    return self.generic_visit(node)  # type: ignore[return-value]
-                tests: list[ast.expr] = [at(ast.Compare(copied(left), [ast.Eq()], [item]), node) for item in items]
-                found: ast.expr = at(ast.BoolOp(ast.Or(), tests), node)
-                found = at(ast.UnaryOp(ast.Not(), found), node) if isinstance(op, ast.NotIn) else found
-                return self.visit(found)  # type: ignore[no-any-return]
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple(elts=[_, *_] as items)]):
+                if self._may_repeat(left, items):
+                    found = self._membership(left, items, node)
+                    return found if isinstance(op, ast.In) else at(ast.UnaryOp(ast.Not(), found), node)
         return self.generic_visit(node)  # type: ignore[return-value]
+
+    def _may_repeat(self, left: ast.expr, items: Sequence[ast.expr]) -> bool:
+        """Whether ``left`` may be computed once for each item: calls in it have no effect, and those of items none on it."""
+        if any(isinstance(item, ast.Starred) for item in items):
+            return False
+        calls = [[child for child in nodes_of(part) if isinstance(child, ast.Call)] for part in (left, *items)]
+        pure = [all(self._is_pure(call) for call in each) for each in calls]
+        return all(pure) or (pure[0] and isinstance(left, ast.Name | ast.Constant))
+
+    def _is_pure(self, call: ast.Call) -> bool:
+        bound = quietly_static(self._scope, call.func)
+        return isinstance(bound, Value) and operation(bound.value).pure
+
+    def _membership(self, left: ast.expr, items: Sequence[ast.expr], node: ast.Compare) -> ast.expr:
+        """`v in (a, b)` as `(v == a) | (v == b)`, whatever types these have. All items are computed, as Python does.
+
+        What is the same object is found whatever it equals: a nan.
+        """
+        found: list[ast.expr] = []
+        for item in items:
+            test = ast.Constant(True) if self._is_same(left, item) else ast.Compare(copied(left), [ast.Eq()], [item])
+            found.append(self.visit(ast.fix_missing_locations(at(test, node))))
+        return functools.reduce(lambda tests, test: at(ast.BinOp(tests, ast.BitOr(), test), node), found)
+
+    def _is_same(self, left: ast.expr, item: ast.expr) -> bool:
+        """Whether two expressions are one object: names of one number or array, or of its place in a tuple."""
+        one, other = quietly_static(self._scope, left), quietly_static(self._scope, item)
+        return one is not None and other is not None and same(one, other)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator: a number of the host, or code that notes a fault where Python raises."""

@@ -36,6 +36,9 @@ _TUPLE_OF_TYPES = "is taken apart by a variable, or a loop goes over it"
 _HINT_TUPLE_OF_TYPES = (
     "write numbers of one type, (1.0, 0.5); or unroll the loop: for v in qgraph.static(...), for k in qgraph.static(range(n))"
 )
+_TESTED = re.compile(r"contains\(Tuple\((?P<parts>[^()]*)\)")
+_TESTED_TUPLE = "is what a number is looked for in"
+_HINT_TESTED = "write the tuple where it is tested, `t in (a, b)`, and give what functions compute a name before: t = f(x)"
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
@@ -103,6 +106,8 @@ def _hint(found: str) -> str:
         return _HINT_INDEX
     if found.endswith(_TUPLE_OF_TYPES):
         return _HINT_TUPLE_OF_TYPES
+    if found.endswith(_TESTED_TUPLE):
+        return _HINT_TESTED
     if _WITHOUT in found:
         return _HINT_OF_VECTOR
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
@@ -183,8 +188,11 @@ def _two_types(error: BaseException) -> str | None:
 
 def _of_several_types(found: str) -> str:
     """``found``, or what to say of a tuple whose items have several types, so that it has no one type of item."""
-    match = _SEVERAL_TYPES.search(found)
-    return f"a tuple of values of several types, {match['parts']}, {_TUPLE_OF_TYPES}" if match else found
+    for pattern, where in ((_SEVERAL_TYPES, _TUPLE_OF_TYPES), (_TESTED, _TESTED_TUPLE)):
+        match = pattern.search(found)
+        if match:
+            return f"a tuple of values of several types, {match['parts']}, {where}"
+    return found
 
 
 def _name(type_text: str) -> str:
