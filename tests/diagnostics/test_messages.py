@@ -1900,6 +1900,23 @@ def type_a_numpy_function_numba_lacks():
 
 
 @bad(TYPES)
+def types_that_are_compared():
+    def kernel(x):
+        if x.dtype == np.float64:
+            x[0] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_of_an_array_without_an_attribute():
+    def kernel(x):
+        x[0] = x.dtype.subdtype
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
 def type_bits_of_a_float():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -39,7 +39,7 @@ from qgraph.frontend.names.call_binding import (
 from qgraph.frontend.names.global_table import Names
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
-from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
@@ -158,6 +158,9 @@ class ValueResolution(ast.NodeTransformer):
             raise self._scope.error(
                 "an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead"
             )
+        if node.attr == "itemsize" and isinstance(node.value, ast.Attribute) and node.value.attr == "dtype":
+            # Of a parameter of a func, whose type only a call knows, an array says it.
+            node.value = node.value.value
         node.value = self.visit(node.value)
         return node
 
@@ -307,6 +310,9 @@ class ValueResolution(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """A comparison. `in` and `not in` a tuple are those with its items."""
+        known = known_test(self._scope, node)
+        if known is not None:
+            return self._constant(known, node)
         match node:
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple(elts=[_, *_] as items)]):
                 if self._may_repeat(left, items):

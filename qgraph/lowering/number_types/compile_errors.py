@@ -43,6 +43,11 @@ _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
 _OF_VECTOR = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<kind>vec|mat)(?P<shape>[\dx]+)\(.*")
+_OF_DTYPE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type dtype\(\w+\)")
+_COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\w+\).*")
+_TYPES_COMPARED = "types are compared while the kernel runs"
+_A_DTYPE = "the dtype of an array"
+_HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
 _WITHOUT = "has no attribute"
 _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
@@ -108,6 +113,8 @@ def _hint(found: str) -> str:
         return _HINT_TUPLE_OF_TYPES
     if found.endswith(_TESTED_TUPLE):
         return _HINT_TESTED
+    if found == _TYPES_COMPARED or found.startswith(_A_DTYPE):
+        return _HINT_DTYPE
     if _WITHOUT in found:
         return _HINT_OF_VECTOR
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
@@ -115,6 +122,11 @@ def _hint(found: str) -> str:
 
 def _of_vectors(found: str) -> str:
     """``found``, where it is of an attribute of a vector or matrix without Numba's name for its type."""
+    if _COMPARED_DTYPES.fullmatch(found):
+        return _TYPES_COMPARED
+    match = _OF_DTYPE.fullmatch(found)
+    if match is not None:
+        return f"{_A_DTYPE} has no `{match['name']}` while the kernel runs"
     match = _OF_VECTOR.fullmatch(found)
     if match is None:
         return found
