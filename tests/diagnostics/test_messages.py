@@ -1899,6 +1899,15 @@ def type_a_numpy_function_numba_lacks():
     return kernel, (floats(),)
 
 
+@bad(SYNTAX)
+def syntax_prange_of_qgraph():
+    def kernel(x):
+        for i in qgraph.prange(x.shape[0]):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
 @bad(TYPES)
 def types_that_are_compared():
     def kernel(x):

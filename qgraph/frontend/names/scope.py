@@ -231,7 +231,10 @@ class Scope:
         if isinstance(owner, np.ufunc) and node.attr == "outer":
             # A method, and another object each time.
             return None
-        value = getattr(owner, node.attr, _MISSING)
+        try:
+            value = getattr(owner, node.attr, _MISSING)
+        except ImportError as absent:
+            raise self.error(f"`{as_written(node.value)}` has no attribute `{node.attr}`", node, str(absent)) from None
         if value is _MISSING:
             raise self.error(
                 f"`{as_written(node.value)}` has no attribute `{node.attr}`",
