@@ -48,11 +48,20 @@ _COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\
 _TYPES_COMPARED = "types are compared while the kernel runs"
 _A_DTYPE = "the dtype of an array"
 _HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
+_NO_VECTORS = re.compile(r"(can't resolve ufunc |no implementation of )(?P<name>\w+)\b( for types \[|\()(vec|mat)\d[^,]*")
+_TAKES_NO_VECTOR = "takes no vector"
+_HINT_NO_VECTOR = "write it by components: qgraph.vec(np.sqrt(v.x), np.sqrt(v.y)), v.x + v.y"
 _WITHOUT = "has no attribute"
 _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
     "write others by components, v[0], m[0, 1]"
 )
+_HINTS_BY_END = {
+    _TUPLE_OF_TYPES: _HINT_TUPLE_OF_TYPES,
+    _TESTED_TUPLE: _HINT_TESTED,
+    _TAKES_NO_VECTOR: _HINT_NO_VECTOR,
+    _TYPES_COMPARED: _HINT_DTYPE,
+}
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
@@ -109,11 +118,10 @@ def _hint(found: str) -> str:
         return _HINT_COMPLEX
     if found.startswith(_INDEX):
         return _HINT_INDEX
-    if found.endswith(_TUPLE_OF_TYPES):
-        return _HINT_TUPLE_OF_TYPES
-    if found.endswith(_TESTED_TUPLE):
-        return _HINT_TESTED
-    if found == _TYPES_COMPARED or found.startswith(_A_DTYPE):
+    for end, hint in _HINTS_BY_END.items():
+        if found.endswith(end):
+            return hint
+    if found.startswith(_A_DTYPE):
         return _HINT_DTYPE
     if _WITHOUT in found:
         return _HINT_OF_VECTOR
@@ -127,6 +135,9 @@ def _of_vectors(found: str) -> str:
     match = _OF_DTYPE.fullmatch(found)
     if match is not None:
         return f"{_A_DTYPE} has no `{match['name']}` while the kernel runs"
+    match = _NO_VECTORS.fullmatch(found)
+    if match is not None:
+        return f"`{match['name']}` {_TAKES_NO_VECTOR}"
     match = _OF_VECTOR.fullmatch(found)
     if match is None:
         return found
