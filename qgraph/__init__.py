@@ -1,5 +1,7 @@
 """Plain Python loops that run as one CUDA graph. CPython is the specification; see docs/language.md."""
 
+from typing import TYPE_CHECKING
+
 from qgraph import random
 from qgraph.arrays import asarray, empty, empty_like, full, pool, scalar, synchronize, to_numpy, zeros, zeros_like
 from qgraph.errors import (
@@ -54,6 +56,22 @@ from qgraph.watching.watch import watch
 prepare_simulator()
 
 __version__ = "0.1.0"
+
+# What other libraries call what is written in another way here.
+_NAMED_ELSEWHERE = {
+    "prange": "write `range(n)`: the iterations of a kernel's loops run in parallel, and in order in `qgraph.serial(range(n))`",
+    "jit": "write `@qgraph.kernel`, and `@qgraph.func` for what kernels call",
+    "njit": "write `@qgraph.kernel`, and `@qgraph.func` for what kernels call",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Say what to write, also to `from qgraph import prange`, which would hide the text of an AttributeError."""
+        if name in _NAMED_ELSEWHERE:
+            raise ImportError(f"qgraph has no `{name}`: {_NAMED_ELSEWHERE[name]}", name=name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
 
 __all__ = [
     "ArgumentError",

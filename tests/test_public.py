@@ -372,3 +372,11 @@ def test_a_wrong_command_says_what_is_wrong(run, arguments, status, words):
 
 def test_the_module_can_be_imported_without_running():
     importlib.import_module("qgraph.__main__")
+
+
+def test_what_other_libraries_name_in_another_way_is_told():
+    with pytest.raises(ImportError, match=r"no `prange`: write `range\(n\)`"):
+        from qgraph import prange  # noqa: F401
+    with pytest.raises(ImportError, match=r"write `@qgraph.kernel`"):
+        qgraph.njit  # noqa: B018
+    assert not hasattr(qgraph, "kernal")

@@ -28,6 +28,7 @@ from qgraph.frontend.products_of_loops import with_products
 from qgraph.frontend.statements import branches, loops, temporaries
 from qgraph.frontend.statements.inlining import enter_function, pruned
 from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
+from qgraph.frontend.statements.returns import place_of_result
 from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
@@ -184,10 +185,10 @@ def _built(
     words = ArrayWords(new_arrays.bind_array, array_reductions.reduce_arrays, new_arrays.makes_array)
     region = Region(unit, _HANDLERS, words)
     enter_function(region, scope, tree)
-    parted: list[Leaf] = []
+    parted: list[tuple[Leaf, Span]] = []
     result = None if frame.returns is None else _result(region, scope, frame.returns, parted)
     given = frozenset() if result is None else frozenset(result.arrays())
-    _refuse_shared_parts(source.span, given, parted)
+    _refuse_shared_parts(given, parted)
     body = tuple(_as_barrier(unit, statement) for statement in (*_start(unit, source.span), *region.finish()))
     pairs = tuple((a, b) for a, b, _ in aliases)
     if fuse:
@@ -257,7 +258,7 @@ def _as_barrier(unit: ProgramBuilder, statement: Statement) -> Statement:
     return replace(statement, effects=Effects(*touched))
 
 
-def _result(region: Region, scope: Scope, structure: Structure, parted: list[Leaf]) -> Result:
+def _result(region: Region, scope: Scope, structure: Structure, parted: list[tuple[Leaf, Span]]) -> Result:
     """Where the numbers are that the kernel returns, at its end; ``parted`` gets the arrays of which a part is copied."""
     if not structure.name:
         return Result(None, structure.cls, tuple(_result(region, scope, part, parted) for part in structure.parts))
@@ -270,15 +271,15 @@ def _result(region: Region, scope: Scope, structure: Structure, parted: list[Lea
         return Result(None, bound.type.cls, tuple(_result(region, scope, Structure(name), parted) for name in parts))
     if isinstance(bound, (LeafRef, ViewRef)) and _is_copied(region.unit, bound):
         if isinstance(bound, ViewRef):
-            parted.append(bound.leaf)
+            parted.append((bound.leaf, place_of_result(scope, structure.name)))
         part = ast.copy_location(load(structure.name), scope.source.tree)
         bound = new_arrays.bind_copy(region, scope, standing_for(part, part, f"a part of {bound.leaf.path}"))
     if (isinstance(bound, LeafRef) and bound.is_array) or isinstance(bound, ViewRef):
-        return Result(leaf=_returned(region.unit, scope.source.span, bound))
+        return Result(leaf=_returned(region.unit, place_of_result(scope, structure.name), bound))
     if isinstance(bound, Poisoned) and not bound.number:
         raise KernelSyntaxError(
             f"{scope.source.name}() returns an array from a loop or branch, and only a call decides which",
-            scope.source.span,
+            place_of_result(scope, structure.name),
             also=(("here", bound.span),),
             hint="return one array, at the end of the kernel: write the elements in the branches",
         )
@@ -299,14 +300,15 @@ def _is_copied(unit: ProgramBuilder, bound: LeafRef | ViewRef) -> bool:
     return leaves <= {each.leaf.name for each in unit.temporaries}
 
 
-def _refuse_shared_parts(span: Span, given: frozenset[str], parted: list[Leaf]) -> None:
+def _refuse_shared_parts(given: frozenset[str], parted: list[tuple[Leaf, Span]]) -> None:
     """A part that is returned is a copy, which nobody can tell from it where nothing else of the array is."""
-    names = [leaf.name for leaf in parted]
-    shared = next((leaf for leaf in parted if leaf.name in given or names.count(leaf.name) > 1), None)
-    if shared is not None:
+    names = [leaf.name for leaf, _ in parted]
+    for leaf, place in parted:
+        if leaf.name not in given and names.count(leaf.name) == 1:
+            continue
         raise KernelSyntaxError(
-            f"a kernel cannot return a part of `{shared.path}` together with another part, or all, of it",
-            span,
+            f"a kernel cannot return a part of `{leaf.path}` together with another part, or all, of it",
+            place,
             hint="return the array, and take the parts of it after the call",
         )
 

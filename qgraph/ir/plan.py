@@ -18,6 +18,7 @@ from typing import Literal
 from qgraph.ir import drawing
 from qgraph.ir.profile_places import WORDS
 from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeRecord, Program, Task, effects_of
+from qgraph.ir.slots import name_of_slot
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, HandedOn, Unrolling
 from qgraph.operations.intrinsics import LINE_WORDS
 from qgraph.records import dataclass
@@ -26,12 +27,6 @@ from qgraph.stack import compiling
 
 # What the node of every loop and branch writes, so that no two run at the same time: drivers fail where several do.
 TURN = "the turn"
-
-
-def _of_slot(name: str) -> str:
-    """How the user writes what a slot holds, which is called `_name_number`; of `_` there are underscores only."""
-    inside = name.strip("_")
-    return "_" if inside.isdigit() else inside.rpartition("_")[0] or name
 
 
 def control_effects(control: Loop | Branch) -> Effects:
@@ -353,7 +348,7 @@ class GraphPlan:
     def slot_text(self, names: Iterable[str]) -> list[str]:
         """How the user writes what effects call ``names``, sorted. What decides a loop or branch has no name there."""
         paths = {leaf.name: leaf.path for leaf in self.program.arrays_and_scalars}
-        return sorted({paths.get(name) or _of_slot(name) for name in names})
+        return sorted({paths.get(name) or name_of_slot(name) for name in names})
 
     @compiling
     def to_dot(self) -> str:

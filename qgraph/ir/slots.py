@@ -46,6 +46,12 @@ class Slot:
     words: int = 1
 
 
+def name_of_slot(name: str) -> str:
+    """How the user writes what a slot holds, which is called `_name_number`; of `_` there are underscores only."""
+    inside = name.strip("_")
+    return "_" if inside.isdigit() else inside.rpartition("_")[0] or name
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where the statements of a program that is watched publish how far it is.

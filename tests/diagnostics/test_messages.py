@@ -1899,6 +1899,85 @@ def type_a_numpy_function_numba_lacks():
     return kernel, (floats(),)
 
 
+@bad(SYNTAX)
+def syntax_prange_of_qgraph():
+    def kernel(x):
+        for i in qgraph.prange(x.shape[0]):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_an_array_of_loop_variables_without_a_name():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.sum(np.array([i, i + 1]))
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_a_power_of_a_vector():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            v = qgraph.vec(x[i], 1.0)
+            x[i] = (v**2)[0]
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def types_of_a_vector_that_a_ufunc_takes():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            v = qgraph.vec(x[i], 1.0)
+            x[i] = np.sqrt(v)[0]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def syntax_an_array_that_was_another_one():
+    def kernel(x, n):
+        v = x.copy()
+        for _ in qgraph.serial(range(n)):
+            old = v
+            v = x / 2
+            x[:] = old + v
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def syntax_arrays_of_which_one_is_new():
+    def kernel(x, n):
+        v, old = x.copy(), x.copy()
+        for _ in qgraph.serial(range(n)):
+            x[:] = old + v
+            old = v
+            v = x / 2
+
+    return kernel, (floats(), 3)
+
+
+@bad(TYPES)
+def types_that_are_compared():
+    def kernel(x):
+        if x.dtype == np.float64:
+            x[0] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_of_an_array_without_an_attribute():
+    def kernel(x):
+        x[0] = x.dtype.subdtype
+
+    return kernel, (floats(),)
+
+
 @bad(TYPES)
 def type_bits_of_a_float():
     def kernel(x):

@@ -250,3 +250,28 @@ def test_of_integers_a_row_and_a_number_of_an_unknown_type_are_no_atomics_yet(ri
     assert told(lambda: rig.check(rows_into_one, lambda: labelled(np.int64))) == []
     (warning,) = told(lambda: rig.run(rig.kernel(a_number_added_by_label), *labelled(np.int64)))
     assert str(warning.message).endswith("`+=` of single elements, in a loop over those of a row, is atomic")
+
+
+def one_iteration_at_most(x, y):
+    for i in range(x[0] % 4, 1):
+        y[0] = y[x[1]] + i
+        x[i] = 3
+    for i in range(x[1] & 3, 1):
+        y[x[1]] = i + 7
+
+
+def test_a_loop_of_one_iteration_at_most_needs_no_proof(rig):
+    kernel = rig.kernel(one_iteration_at_most)
+    for first in (4, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            rig.compare(kernel, lambda first=first: (np.array([first, 4]), np.arange(6.0)))
+
+
+def two_iterations(x, y):
+    for i in range(x[0] % 4, 2):
+        y[x[i]] = i
+
+
+def test_a_loop_of_two_iterations_needs_one(rig):
+    assert len(told(lambda: rig.run(rig.kernel(two_iterations), np.array([4, 4]), np.arange(6.0)))) == 1

@@ -262,3 +262,25 @@ def test_the_truth_of_a_float16_links_for_a_gpu():
     # Any bit but the sign.
     assert any("32767" in text for text in found)
     assert link(found, (9, 0))
+
+
+@qgraph.func
+def bits_of_an_element(a, i):
+    return a.dtype.itemsize * 8 + i
+
+
+def what_types_have(x, out):
+    n = x.dtype.itemsize
+    t, part = np.zeros(x.dtype.itemsize), x[1:]
+    out[0] = n + t.shape[0] + part.dtype.itemsize * 100
+    out[1] = x.dtype.num
+    if x.dtype.kind == "f":
+        out[2] = 1
+    for i in range(x.dtype.itemsize):
+        row = x[i:]
+        out[3 + i] = bits_of_an_element(x, 0) + row.dtype.itemsize + (x.dtype.name in ("int64", "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "complex64"])
+def test_what_is_known_of_the_type_of_an_array(check, dtype):
+    check(what_types_have, lambda: (np.arange(9).astype(dtype), np.full(12, 77)))

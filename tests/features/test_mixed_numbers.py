@@ -503,17 +503,3 @@ def sum_of_truths_or_floats(b, f, out):
 def test_a_sum_of_what_is_a_truth_or_a_float_is_refused(rig):
     with pytest.raises(qgraph.KernelTypeError, match=r"NumPy's bool or a float.*write float\(\.\.\.\)"):
         rig.kernel(sum_of_truths_or_floats)(*map(rig.device, (np.ones(3, np.bool_), np.arange(3.0), np.zeros(3))))
-
-
-def in_tuples_of_several_types(x, f, out):
-    k = x[1]
-    if k in (1, 2.0):
-        out[0, 3] = 1
-    for i in range(x.shape[0]):
-        out[i, 0] = x[i] in (1, 2.5)
-        out[i, 1] = 2 if f[i] not in (x[0], 2.5, 7) else 3
-        out[i, 2] = x[i] & 3 in (f[0], True)
-
-
-def test_membership_in_a_tuple_of_numbers_of_several_types(check):
-    check(in_tuples_of_several_types, lambda: (np.array([1, 2, 3]), np.array([1.0, 2.5, 4]), np.full((3, 4), 77.0)))

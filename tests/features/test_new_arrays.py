@@ -545,3 +545,36 @@ def with_parameters_assigned_again(x, s):
 @pytest.mark.parametrize("number", [3.0, 3, np.float32(3)])
 def test_arrays_of_a_parameter_that_is_assigned_again(check, dtype, number):
     check(with_parameters_assigned_again, lambda: (np.arange(1, 4, dtype=dtype), number))
+
+
+@qgraph.func
+def by_number(x, s):
+    return x * s
+
+
+def with_scalars_assigned_again(x, steps):
+    a = np.max(x)
+    a = a * 2
+    y, z = by_half(x, a) + by_number(x, a), x.copy()
+    for _ in qgraph.serial(range(steps)):
+        z[:] = by_half_above_one(y, a)
+        a = np.sum(z)
+        a = a / 100
+    return y, z, by_half(x, a)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_of_parameters_whose_arguments_are_assigned_again(check, dtype):
+    check(with_scalars_assigned_again, lambda: (np.arange(1, 4, dtype=dtype), 3))
+
+
+def with_one_type_and_another(x, n):
+    a = n
+    if n > 1:
+        a = np.float64(0.5)
+    return by_number(x, a)
+
+
+def test_an_array_of_one_type_or_another_is_refused_in_a_func_too(rig):
+    with pytest.raises(qgraph.KernelSyntaxError, match="type of the elements of `x . s` is not known"):
+        rig.run(rig.kernel(with_one_type_and_another), np.arange(3, dtype=np.float32), 3)

@@ -79,8 +79,21 @@ def bits_that_collide(x, k, v):
         x[k[i]] &= v[i]
 
 
+def bits_of_all(x, k, v):
+    for i in range(k.shape[0]):
+        x[0] |= v[i]
+
+
+def bits_of_all_on_the_right(x, k, v):
+    for i in range(k.shape[0]):
+        x[0] = v[i] ^ x[0]
+
+
+_BITS = [bits_at, bits_of_elements, bits_that_collide, bits_of_all, bits_of_all_on_the_right]
+
+
 @pytest.mark.parametrize(("one", "other"), [(np.int64, np.uint64), (np.uint64, np.int64), (np.int32, np.uint64)])
-@pytest.mark.parametrize("function", [bits_at, bits_of_elements, bits_that_collide])
+@pytest.mark.parametrize("function", _BITS)
 def test_bits_of_a_uint64_and_of_an_integer_with_a_sign_are_refused(rig, function, one, other):
     with pytest.raises(qgraph.KernelTypeError, match="a uint64 and an integer with a sign"):
         rig.kernel(function)(*map(rig.device, (np.ones(3, one), np.array([0, 1, 0]), np.ones(3, other))))
@@ -90,3 +103,16 @@ def test_bits_of_a_uint64_and_of_an_integer_with_a_sign_are_refused(rig, functio
 def test_bits_of_wider_integers_and_of_others_of_their_kind(check, one, other):
     values = np.array([np.iinfo(other).max, 2, np.iinfo(other).max - 5], other)
     check(bits_at, lambda: (np.array([7, 8, 9], one), np.array([0, 1, 0]), values))
+
+
+def sums_and_bits_of_all(x, k, v):
+    for i in range(v.shape[0]):
+        x[0] += v[i]
+        x[1] |= k[i]
+        x[2] ^= 6
+        x[3] &= v[i] > 1
+
+
+@pytest.mark.parametrize(("one", "other"), [(np.int64, np.uint64), (np.uint64, np.int64)])
+def test_sums_of_all_may_have_another_sign_and_bits_meet_pythons_integers(check, one, other):
+    check(sums_and_bits_of_all, lambda: (np.array([1, 2, 3, 7], one), np.array([4, 1, 8], one), np.array([2, 5, 1], other)))

@@ -21,10 +21,10 @@ from qgraph.source import as_written, nodes_of, standing_for
 
 
 def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> bool:
-    """Add the loop of ``y[:] = A @ x``, if ``A`` is a CSR matrix, and ``x`` and ``y`` are whole vectors.
+    """Add the loop of ``y[:] = A @ x``, if ``A`` is a CSR matrix, and ``x`` and ``y`` are whole vectors that are apart.
 
     Raises:
-        KernelSyntaxError: ``x`` is no vector, or both are one.
+        KernelSyntaxError: ``x`` is no vector.
     """
     operands = _operands(scope, node.value)
     if operands is None:
@@ -42,9 +42,11 @@ def assign_sparse_product(region: Region, scope: Scope, node: ast.Assign) -> boo
     y, x = leaves
     parts = {name: part.leaf for name, part in found.children.items() if isinstance(part, LeafRef)}
     if any(unit.may_share(y.name, each.name) for each in (x, *parts.values())):
-        raise scope.error(
-            f"`{text}` is assigned to memory that it reads", node, "assign it to another array, and copy that: x[:] = y"
-        )
+        # Rows would read what others have stored: the product is a new array, and copied.
+        assert isinstance(vectors[1], LeafRef)
+        name = _new_product(region, scope, node.value, vectors[1])
+        region.block(scope, [at_place(ast.Assign([target], standing_for(load(name), node.value)), node)])
+        return True
     for leaf, extent, axis in ((x.name, extents[1], "columns"), (y.name, extents[0], "rows")):
         test = parsed(f"{unit.shape_of(leaf)}[0] == {extent}")
         written = text.replace("%", "%%")
@@ -68,10 +70,18 @@ def sparse_product(region: Region, scope: Scope, node: ast.expr, *, whole: Calla
     operands = _operands(scope, node)
     if operands is None:
         return None
+    bound = quietly_static(scope, operands[2])
+    found = scope.names[_new_product(region, scope, node, bound if isinstance(bound, LeafRef) else whole(operands[2]))]
+    assert isinstance(found, LeafRef)
+    return found
+
+
+def _new_product(region: Region, scope: Scope, node: ast.expr, x: LeafRef) -> str:
+    """The name of the new array that ``A @ x`` is."""
+    operands = _operands(scope, node)
+    assert operands is not None
     found, matrix, vector = operands
     data, extents = found.children["data"], _extents(found)
-    bound = quietly_static(scope, vector)
-    x = bound if isinstance(bound, LeafRef) else whole(vector)
     types = [each.leaf.type for each in (data, x) if isinstance(each, LeafRef)]
     dtype = np.result_type(*(each.dtype for each in types if isinstance(each, ArrayType)))
     unit, span = region.unit, scope.span(node)
@@ -79,14 +89,13 @@ def sparse_product(region: Region, scope: Scope, node: ast.expr, *, whole: Calla
     rows = parsed(extents[0])
     size = unit.host_value(rows, span, "size", text=f"{found.path}.shape[0]").id
     unit.add_temporary(Temporary(leaf, (size,), span, computed=True), (rows,))
-    made = LeafRef(leaf)
     names = [f"{ADDED}{name}" for name in (f"x{leaf.name}", leaf.name)]
-    scope.names.update(zip(names, (x, made), strict=True))
+    scope.names.update(zip(names, (x, LeafRef(leaf)), strict=True))
     target = ast.Subscript(load(names[1]), ast.Slice(), ast.Store())
     product = standing_for(ast.BinOp(matrix, ast.MatMult(), standing_for(load(names[0]), vector)), node)
     assigned = assign_sparse_product(region, scope, at_place(ast.Assign([target], product), node))
     assert assigned
-    return made
+    return names[1]
 
 
 def _operands(scope: Scope, node: ast.expr) -> tuple[StructRef, ast.expr, ast.expr] | None:

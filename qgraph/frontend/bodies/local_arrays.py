@@ -188,7 +188,7 @@ def _dtype(scope: Scope, call: ast.Call, node: ast.expr | None, values: Sequence
             scope,
             call,
             f"the dtype of `{as_written(call)}` is not known before types are inferred",
-            "give a dtype: np.array((a, b), dtype=np.float64)",
+            f"give its dtype, np.float64, or np.int64 of integers: {as_written(call)[:-1]}, dtype=np.float64)",
         )
     return np.result_type(*found)
 

@@ -31,6 +31,7 @@ from qgraph.frontend.names.bindings import (
     Value,
     ViewAxis,
     ViewRef,
+    same,
 )
 from qgraph.frontend.names.call_binding import (
     is_forward,
@@ -38,7 +39,7 @@ from qgraph.frontend.names.call_binding import (
 from qgraph.frontend.names.global_table import Names
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
-from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.names.static_eval import constant_of, known_test
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
@@ -157,6 +158,9 @@ class ValueResolution(ast.NodeTransformer):
             raise self._scope.error(
                 "an attribute cannot be assigned in a kernel", node, "assign to an element of the array instead"
             )
+        if node.attr == "itemsize" and isinstance(node.value, ast.Attribute) and node.value.attr == "dtype":
+            # Of a parameter of a func, whose type only a call knows, an array says it.
+            node.value = node.value.value
         node.value = self.visit(node.value)
         return node
 
@@ -305,16 +309,16 @@ class ValueResolution(ast.NodeTransformer):
     # --- operators ------------------------------------------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """`v in (a, b)` is `v == a or v == b`, whatever types these have; calls are left as they are, which are made once."""
+        """A comparison. `in` and `not in` a tuple are those with its items."""
+        known = known_test(self._scope, node)
+        if known is not None:
+            return self._constant(known, node)
         self._refuse_identity(node)
         match node:
-            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple(elts=[_, _, *_] as items)]):
-                if any(isinstance(child, ast.Call | ast.Starred) for part in (left, *items) for child in nodes_of(part)):
-                    return self.generic_visit(node)  # type: ignore[return-value]
-                tests: list[ast.expr] = [at(ast.Compare(copied(left), [ast.Eq()], [item]), node) for item in items]
-                found: ast.expr = at(ast.BoolOp(ast.Or(), tests), node)
-                found = at(ast.UnaryOp(ast.Not(), found), node) if isinstance(op, ast.NotIn) else found
-                return self.visit(found)  # type: ignore[no-any-return]
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple(elts=[_, *_] as items)]):
+                if self._may_repeat(left, items):
+                    found = self._membership(left, items, node)
+                    return found if isinstance(op, ast.In) else at(ast.UnaryOp(ast.Not(), found), node)
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def _refuse_identity(self, node: ast.Compare) -> None:
@@ -322,15 +326,14 @@ class ValueResolution(ast.NodeTransformer):
         parts = (node.left, *node.comparators)
         for op, left, right in zip(node.ops, parts, parts[1:], strict=False):
             if isinstance(op, ast.Is | ast.IsNot) and not (is_none(right) or all(map(self._is_one_object, (left, right)))):
-                of_truth = isinstance(right, ast.Constant) and type(right.value) is bool
-                wanted = isinstance(op, ast.Is) is (of_truth and right.value) if of_truth else None  # type: ignore[attr-defined]
-                text = {
-                    True: f"`{as_written(left)}` alone is the condition",
-                    False: f"write `not {as_written(left)}`",
-                    None: f"write `{'==' if isinstance(op, ast.Is) else '!='}` to compare values",
-                }[wanted]
+                match right:
+                    case ast.Constant(value=bool(truth)):
+                        wanted = isinstance(op, ast.Is) is truth
+                        hint = f"`{as_written(left)}` alone is the condition" if wanted else f"write `not {as_written(left)}`"
+                    case _:
+                        hint = f"write `{'==' if isinstance(op, ast.Is) else '!='}` to compare values"
                 what = f"`{as_written(node)}` asks which object a value is, and values of kernels have no identity"
-                raise self._scope.error(what, node, text)
+                raise self._scope.error(what, node, hint)
 
     def _is_one_object(self, node: ast.expr) -> bool:
         """Whether it is known which object this is: a constant, or a boolean of Python's that is an argument."""
@@ -338,6 +341,34 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ScalarType):
             return bound.leaf.type.weak and bound.leaf.type.dtype == "bool"
         return isinstance(node, ast.Constant) or isinstance(bound, Value)
+
+    def _may_repeat(self, left: ast.expr, items: Sequence[ast.expr]) -> bool:
+        """Whether ``left`` may be computed once for each item: calls in it have no effect, and those of items none on it."""
+        if any(isinstance(item, ast.Starred) for item in items):
+            return False
+        calls = [[child for child in nodes_of(part) if isinstance(child, ast.Call)] for part in (left, *items)]
+        pure = [all(self._is_pure(call) for call in each) for each in calls]
+        return all(pure) or (pure[0] and isinstance(left, ast.Name | ast.Constant))
+
+    def _is_pure(self, call: ast.Call) -> bool:
+        bound = quietly_static(self._scope, call.func)
+        return isinstance(bound, Value) and operation(bound.value).pure
+
+    def _membership(self, left: ast.expr, items: Sequence[ast.expr], node: ast.Compare) -> ast.expr:
+        """`v in (a, b)` as `(v == a) | (v == b)`, whatever types these have. All items are computed, as Python does.
+
+        What is the same object is found whatever it equals: a nan.
+        """
+        found: list[ast.expr] = []
+        for item in items:
+            test = ast.Constant(True) if self._is_same(left, item) else ast.Compare(copied(left), [ast.Eq()], [item])
+            found.append(self.visit(ast.fix_missing_locations(at(test, node))))
+        return functools.reduce(lambda tests, test: at(ast.BinOp(tests, ast.BitOr(), test), node), found)
+
+    def _is_same(self, left: ast.expr, item: ast.expr) -> bool:
+        """Whether two expressions are one object: names of one number or array, or of its place in a tuple."""
+        one, other = quietly_static(self._scope, left), quietly_static(self._scope, item)
+        return one is not None and other is not None and same(one, other)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator: a number of the host, or code that notes a fault where Python raises."""

@@ -182,9 +182,10 @@ class VectorResolution(ArrayResolution):
                 name, *(shape or self._of_row(each) for shape, each in zip(shapes, operands, strict=True))
             )
         except vectors.ShapeError as error:
-            raise self._scope.error(
-                f"`{as_written(node)}`: {error}", node, "both sides have one shape, or one is a number; a product is `@`"
-            ) from None
+            hint = "both sides have one shape, or one is a number; a product is `@`"
+            if name in ("**", "//", "%"):
+                hint = f"vectors have +, -, *, / and @: write it by components, qgraph.vec(v.x {name} 2, v.y {name} 2)"
+            raise self._scope.error(f"`{as_written(node)}`: {error}", node, hint) from None
 
     def _of_row(self, node: ast.expr) -> Shape:
         return self._extents(node) if rank(self._scope, node) else ()

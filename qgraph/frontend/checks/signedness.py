@@ -121,6 +121,9 @@ class _Signs:
         leaves = {name: _of_type(type_) for name, type_ in types.items()}
         self._env = leaves | {each.local: leaves.get(each.leaves[0], _NOTHING) for each in task.selections}
         self._env |= {axis.variable: _PYTHON for axis in task.axes}
+        # Elements of which a reduction computes bits: sums are right whatever is added.
+        carried = (variable for reduction in task.reductions for variable in reduction.variables)
+        self._elements = {each.local: _of_dtype(each.dtype) for each in carried if each.element is not None}
         self._names: Mapping[str, object] = task.names
         self._file = task.span.file
         self._returned: Kinds = _NOTHING
@@ -201,6 +204,7 @@ class _Signs:
             case ast.Call():
                 return self._call(node)
             case ast.BinOp():
+                self._refuse_mixed_reduction(node)
                 return self._meet(operands_of(node), node)
             case ast.Compare():
                 # Of Python's numbers it is True or False, which have the type of what they meet.
@@ -265,9 +269,16 @@ class _Signs:
                 hint=f"convert it, np.{dtype}(...), or use an array with a sign",
             )
 
+    def _refuse_mixed_reduction(self, node: ast.BinOp) -> None:
+        for local, value in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(node.op, _BITWISE) and isinstance(local, ast.Name) and local.id in self._elements:
+                self._refuse_of_kinds(self._elements[local.id] | self._of(value), value, node)
+
     def _refuse_mixed_bits(self, element: ast.expr, value: ast.expr, node: ast.AST) -> None:
         """Raise where a uint64 and another integer of NumPy's with a sign are combined: NumPy has no type for both."""
-        kinds = self._of(element) | self._of(value)
+        self._refuse_of_kinds(self._of(element) | self._of(value), value, node)
+
+    def _refuse_of_kinds(self, kinds: Kinds, value: ast.expr, node: ast.AST) -> None:
         if "unsigned" in kinds and kinds & {"signed", "narrow"}:
             raise KernelTypeError(
                 f"`{user_text(value, self._paths)}` and the element that it changes are a uint64 and an integer with a sign",

@@ -89,6 +89,10 @@ class _Walker(Caller):
             return Variable(symbol, *axis.bounds)
         start, stop, step = (self.bound(node) for node in (axis.start, axis.stop, axis.step))
         self.accesses.clear()  # Bounds are read before the loop, not in it.
+        last = None if stop is None else stop.constant
+        if last is not None and last <= 1 and step == ONE and _is_natural(axis.start):
+            # One iteration at most: which one it is does not matter.
+            start = Poly.const(last - 1)
         return Variable(symbol, start, stop, step or _UNKNOWN_STEP)
 
     def bound(self, node: ast.expr) -> Poly | None:
@@ -334,6 +338,16 @@ class _Walker(Caller):
 
 # A step of which nothing is known: a symbol of its own.
 _UNKNOWN_STEP = Poly.symbol("a step", "device")
+
+
+def _is_natural(node: ast.expr) -> bool:
+    """Whether an integer is never negative, whatever its operands are: a remainder or a mask."""
+    match node:
+        case ast.BinOp(op=ast.Mod(), right=ast.Constant(value=int(number))):
+            return number > 0
+        case ast.BinOp(op=ast.BitAnd(), right=ast.Constant(value=int(number))):
+            return number >= 0
+    return False
 
 
 def _is_repeatable(function: object) -> bool:

@@ -17,6 +17,7 @@ from qgraph.frontend.inference.array_dtypes import element_type, number_like
 from qgraph.frontend.inference.ranks import known, known_object, rank
 from qgraph.frontend.names.bindings import Binding, LeafRef, Private, ScalarRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import bind_call
+from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.trees import load, names_in
@@ -43,11 +44,24 @@ def numbers_assigned(scope: Scope, name: str, numbers: Callable[[Binding], Any])
     """
     assert scope.frame is not None
     try:
-        found = _Assigned(scope, scope.frame.body, numbers).kinds(name)
+        assigned = _Assigned(scope, scope.frame.body, numbers)
+        # What a call was given has a name that no statement of the function has.
+        found = assigned.of_values(scope.frame.values.get(name, ())) if name.startswith(ADDED) else assigned.kinds(name)
     except (_UnknownError, KernelSyntaxError):
         return None
     values = [each.value for each in found if isinstance(each, Value)]
     return values if values and len(values) == len(found) else None
+
+
+def numbers_of(scope: Scope, bound: ScalarRef, numbers: Callable[[Binding], Any]) -> list[Any] | None:
+    """A number like each that a kernel scalar may be, which the function of ``scope`` or one of its callers assigns."""
+    inside: Scope | None = scope
+    while inside is not None and inside.frame is not None:
+        name = inside.frame.name_of(bound.slot)
+        if name:
+            return numbers_assigned(inside, name, numbers)
+        inside = inside.caller
+    return None
 
 
 class _Assigned:
@@ -129,8 +143,11 @@ class _Assigned:
         return None if leaf is None or leaf.path != name else LeafRef(leaf)
 
     def _start(self, name: str, bound: Binding | None) -> None:
+        several = numbers_of(self._scope, bound, self._numbers) if isinstance(bound, ScalarRef) else None
         if bound is None:
             self._unknown.add(name)
+        elif several is not None and self._numbers(bound) is None:
+            self._kinds[name] = {type(number): Value(number) for number in several}
         else:
             kind = self._kind(self._scope.inner({name: bound}), load(name))
             self._kinds[name] = dict([kind])
@@ -148,8 +165,12 @@ class _Assigned:
 
     def returned(self) -> list[Binding]:
         """What the function may return."""
+        return self.of_values(self._returned)
+
+    def of_values(self, values: Sequence[ast.expr | None]) -> list[Binding]:
+        """What the expressions ``values`` of the function may be; None is no number."""
         found: _Kinds = {}
-        for value in self._returned:
+        for value in values:
             if value is None:
                 raise _UnknownError
             for name in sorted(names_in(value)):

@@ -13,7 +13,7 @@ import numpy as np
 
 from qgraph.captured_state import numba_function
 from qgraph.frontend.inference.array_dtypes import element_type, number_like, of_math
-from qgraph.frontend.inference.assigned_numbers import numbers_assigned
+from qgraph.frontend.inference.assigned_numbers import numbers_of
 from qgraph.frontend.names.bindings import Binding, HostExpr, ScalarRef
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -40,8 +40,8 @@ def type_of_new_array(scope: Scope, node: ast.expr) -> np.dtype[np.generic] | No
         return known
     # With what is not known as some number, for all of it to be seen.
     element_type(scope, node, _known_numbers(unit, seen, 1.0))
-    slots = {each.slot.name: each.slot for each in seen if isinstance(each, ScalarRef)}
-    assigned = {name: _assigned(scope, slot) for name, slot in slots.items()}
+    scalars = {each.slot.name: each for each in seen if isinstance(each, ScalarRef)}
+    assigned = {name: numbers_of(scope, each, _known_numbers(unit, [])) for name, each in scalars.items()}
     several = {name: each for name, each in assigned.items() if each is not None}
     others = [each for each in seen if not isinstance(each, ScalarRef) or each.slot.name not in several]
     complex_ones = [] if all(isinstance(each, HostExpr) for each in others) or not _may_be_complex(scope) else [1j]
@@ -53,19 +53,14 @@ def type_of_new_array(scope: Scope, node: ast.expr) -> np.dtype[np.generic] | No
     return found.pop() if len(found) == 1 else None
 
 
-def _assigned(scope: Scope, slot: Slot) -> list[Any] | None:
-    """Numbers like all that statements may store in ``slot``; None where these are not known."""
-    assert scope.frame is not None
-    name = scope.frame.name_of(slot)
-    return numbers_assigned(scope, name, _known_numbers(scope.frame.unit, [])) if name else None
-
-
 def note_number(scope: Scope, name: str, slot: Slot, value: ast.expr) -> None:
     """Take note of what a kernel scalar is like that is assigned ``value``; nothing is known of what others assign, too."""
     frame = scope.frame
     assert frame is not None
     unit = frame.unit
     once = name.startswith(ADDED) or frame.assigned_once(name)
+    if name.startswith(ADDED):
+        frame.values.setdefault(name, []).append(value)
     unit.number_types[slot.name] = None if slot.name in unit.number_types or not once else _like(scope, unit, value)
 
 

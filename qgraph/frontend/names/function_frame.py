@@ -77,6 +77,8 @@ class Frame:
         self._read_elsewhere = _read_outside_their_loops(tree.body)
         self.body = tree.body
         self.returns: Structure | None = None
+        # What the first `return` gives each name of that.
+        self.returned: dict[str, ast.expr] = {}
         # Arrays that change places, made for names of this function.
         self.selections: set[str] = set()
         # For those made for names of which each was such an array: these arrays.
@@ -160,6 +162,12 @@ class Frame:
     def result(self, name: str, bound: Binding | None) -> Binding | None:
         """What the result ``name`` is at the function's end: each path has assigned it, so it is a scalar if it is a number."""
         return self.scalar(name) if isinstance(bound, Poisoned) and bound.number else bound
+
+    def returned_as(self, name: str) -> ast.expr | None:
+        """What the first `return` gives the result ``name``, or that of which it is a part."""
+        while name and name not in self.returned:
+            name = name[:-1]
+        return self.returned.get(name)
 
     def name_of(self, slot: Slot) -> str:
         """The name whose numbers are in ``slot``; "" where it is none of this function."""

@@ -13,18 +13,20 @@ import numpy as np
 
 from qgraph.captured_state import CHANGING, Attributes, CompiledIn, numba_function
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Binding, BoundFunc, StructRef, Value
+from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, Private, StructRef, Value, ViewRef
 from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.static_eval import constant_of, is_static_call, known_test, static_value
 from qgraph.frontend.syntax.parse import SourceFunction
-from qgraph.ir.argument_types import is_csr, names_its_fields
+from qgraph.ir.argument_types import ArrayType, Leaf, is_csr, names_its_fields
 from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound, Namespace, Place, holds_arrays, is_array
 from qgraph.language import Func
 from qgraph.operations.vectors import METHODS, Components
 from qgraph.source import Span, as_written
 
 _MISSING = object()
+# What a dtype has that is a number or a string.
+_OF_DTYPES = frozenset({"itemsize", "alignment", "num", "kind", "char", "name", "str"})
 
 CUDA_HINT = "write the loop itself: qgraph chooses threads, blocks and atomics"
 
@@ -191,7 +193,7 @@ class Scope:
                 return self.lookup(node)
             case ast.Attribute():
                 base = self.static(node.value)
-                return None if base is None else self._attribute(base, node)
+                return self._of_dtype(node) if base is None else self._attribute(base, node)
             case ast.Subscript():
                 match self.static(node.value):
                     case StructRef() as base:
@@ -210,6 +212,16 @@ class Scope:
                 return None if known is None else self.static(node.body if known else node.orelse)
         return None
 
+    def _of_dtype(self, node: ast.Attribute) -> Value | None:
+        """What ``x.dtype`` of an array has: its type is known before anything runs."""
+        of_dtype = node.attr in _OF_DTYPES and isinstance(node.value, ast.Attribute) and node.value.attr == "dtype"
+        match self.static(node.value.value) if of_dtype and isinstance(node.value, ast.Attribute) else None:
+            case LeafRef(leaf=Leaf(type=ArrayType() as array)) | ViewRef(leaf=Leaf(type=ArrayType() as array)):
+                return Value(getattr(np.dtype(array.dtype), node.attr))
+            case Private(array=ArrayType() as array):
+                return Value(getattr(np.dtype(array.dtype), node.attr))
+        return None
+
     def _attribute(self, base: Binding, node: ast.Attribute) -> Binding | None:
         if isinstance(base, StructRef):
             return self._field(base, node)
@@ -219,7 +231,10 @@ class Scope:
         if isinstance(owner, np.ufunc) and node.attr == "outer":
             # A method, and another object each time.
             return None
-        value = getattr(owner, node.attr, _MISSING)
+        try:
+            value = getattr(owner, node.attr, _MISSING)
+        except ImportError as absent:
+            raise self.error(f"`{as_written(node.value)}` has no attribute `{node.attr}`", node, str(absent)) from None
         if value is _MISSING:
             raise self.error(
                 f"`{as_written(node.value)}` has no attribute `{node.attr}`",

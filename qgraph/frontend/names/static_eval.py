@@ -119,10 +119,30 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
         bind_items(scope, element, part)
 
 
+def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
+    match node:
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+            bound = scope.static(left)
+            if isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
+                return (isinstance(bound, Value) and bound.value is None) == isinstance(op, ast.Is)
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]) if _is_text(left) or _is_text(
+            right
+        ):
+            known = [each if isinstance(each, ast.Constant) else scope.static(each) for each in (left, right)]
+            one, other = (each.value if isinstance(each, Value | ast.Constant) else None for each in known)
+            if isinstance(one, str) and isinstance(other, str):
+                return (one == other) == isinstance(op, ast.Eq)
+    return None
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
 def known_test(scope: Names, node: ast.expr) -> bool | None:
     """The outcome of a test that is decided at compile time, else None.
 
-    That is ``static(...)``, and ``x is None`` for an argument or a constant, with `not`, `and`, `or` of these.
+    That is ``static(...)``, ``x is None`` for an argument or a constant, and ``x.dtype.kind == "f"``, with `not`, `and`, `or`.
     """
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -135,10 +155,8 @@ def known_test(scope: Names, node: ast.expr) -> bool | None:
                 if known is None or known is decisive:
                     return known
             return not decisive
-        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
-            bound = scope.static(left)
-            if isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
-                return (isinstance(bound, Value) and bound.value is None) == isinstance(op, ast.Is)
+        case ast.Compare():
+            return _known_comparison(scope, node)
         case ast.Call() if is_static_call(scope, node):
             bound = static_value(scope, node, _truth)
             if not isinstance(bound, Value):

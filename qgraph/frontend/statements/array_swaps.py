@@ -146,7 +146,8 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
                 f"make an array before the loop or branch, {moved[0]} = x.copy(), and copy elements to it, {moved[0]}[:] = y; "
                 "arrays may also change places, `u, v = v, u`"
             )
-        raise KernelSyntaxError(found, scope.span(names_assigned([node])[moved[0]][0]), hint=hint)
+        place = scope.span(names_assigned([node])[moved[0]][0])
+        raise KernelSyntaxError(found, place, hint=_copied_instead(scope, places, moved) or hint)
     selections = region.unit.selections
     pairs = [
         (selections[places.names[name].name], selections[leaf.name]) for name in moved if (leaf := sources[name]) is not None
@@ -166,6 +167,21 @@ def put_back(region: Region, scope: Scope, places: ArrayBindings, node: ast.stmt
             )
     for name, leaf in places.names.items():
         scope.names[name] = LeafRef(leaf)
+
+
+def _copied_instead(scope: Scope, places: ArrayBindings, moved: Sequence[str]) -> str:
+    """What to write where a name has got the array that one of ``moved`` was, and this another one: "" where none has."""
+    for name in moved:
+        for other, bound in scope.names.items():
+            if other == name or other.startswith(ADDED) or not isinstance(bound, LeafRef) or bound.leaf != places.names[name]:
+                continue
+            made = (
+                ""
+                if other in places.names
+                else f"make an array before the loop or branch, {other} = np.empty_like({name}), and "
+            )
+            return f"{made}copy what `{name}` was, `{other}[:] = {name}`; arrays may also change places, `u, v = v, u`"
+    return ""
 
 
 def _keep_new_array(region: Region, scope: Scope, name: str, place: Leaf, node: ast.stmt) -> None:

@@ -34,6 +34,7 @@ from qgraph.frontend.statements.returns import (
     lower_returns,
     made_structure,
     makes_tuple,
+    place_of_result,
     returns_structure,
 )
 from qgraph.ir.argument_types import StructType
@@ -124,7 +125,7 @@ def result_of(scope: Scope, structure: Structure, node: ast.AST) -> Binding:
         if isinstance(bound, Poisoned):
             raise KernelSyntaxError(
                 f"{scope.source.name}() returns an array from a loop or branch, and only a call decides which",
-                scope.source.span,
+                place_of_result(scope, structure.name),
                 hint="return the array at its end, or let the func write the result to an array that it is given",
             )
         return bound

@@ -22,7 +22,7 @@ from qgraph.frontend.statements.region import callee
 from qgraph.ir.trees import assign, at_place, load, stored
 from qgraph.operations import vectors
 from qgraph.operations.table import is_one_of
-from qgraph.source import as_written, nodes_of, standing_for
+from qgraph.source import Span, as_written, nodes_of, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -59,6 +59,12 @@ def lower_returns(
     if not lowering.flagged:
         return lowered
     return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
+
+
+def place_of_result(scope: Scope, name: str) -> Span:
+    """Where the function of ``scope`` returns what it calls ``name``; its first line where no `return` says so."""
+    found = None if scope.frame is None else scope.frame.returned_as(name)
+    return scope.source.span if found is None else scope.span(found)
 
 
 def makes_tuple(scope: Scope, value: ast.expr) -> bool:
@@ -291,9 +297,11 @@ class _Returns:
     def _targets(self, value: ast.expr, structure: Structure) -> tuple[ast.expr, ast.expr]:
         """The names that ``value`` is assigned to, and the value, as far as possible tuples of the same shape."""
         if structure.name:
+            self._frame.returned.setdefault(structure.name, value)
             return standing_for(stored(structure.name), value), value
         parts = self._parts(value)
         if parts is None:
+            self._frame.returned = dict.fromkeys(structure.names(), value) | self._frame.returned
             return structure.target(value), value
         pairs = [self._targets(part, inner) for part, inner in zip(parts[1], structure.parts, strict=True)]
         return ast.Tuple([pair[0] for pair in pairs], ast.Store()), ast.Tuple([pair[1] for pair in pairs], ast.Load())

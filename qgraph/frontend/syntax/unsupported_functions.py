@@ -12,6 +12,7 @@ from qgraph.source import as_written
 
 _LOOP = "write a loop that fills an array: t = qgraph.empty(n), then for i in range(n): t[i] = ..."
 _COPY = "t = qgraph.empty_like(x), then t[:] = x"
+_ARRAY = "name it first, with its dtype: t = np.array((a, b), dtype=np.float64)"
 _CONVERT = "convert in an assignment: t = qgraph.empty_like(x, dtype=...), then t[:] = x"
 _FULL = "name an array that is full of one number: t = qgraph.full(n, 1.0)"
 _COUNT = "t = qgraph.empty(n), then for i in range(n): t[i] = start + i * step"
@@ -48,7 +49,8 @@ _OF_NUMBERS: dict[object, str] = {
 
 # What to write instead of a function, or of a method of that name.
 _INSTEAD = {
-    **dict.fromkeys(("copy", "array", "asarray", "ascontiguousarray", "asfortranarray"), _COPY),
+    **dict.fromkeys(("copy", "asarray", "ascontiguousarray", "asfortranarray"), _COPY),
+    "array": _ARRAY,
     **dict.fromkeys(("astype", "view", "byteswap"), _CONVERT),
     **dict.fromkeys(("ones", "ones_like", "eye", "identity"), _FULL),
     **dict.fromkeys(("arange", "linspace", "logspace", "geomspace"), _COUNT),
@@ -79,7 +81,7 @@ _INSTEAD = {
 _METHODS = ("round", "clip", "conj", "conjugate")
 _ATTRIBUTES = ("real", "imag")
 # Functions that need no array to make one.
-_FROM_NUMBERS = (_FULL, _COUNT, _COPY, _LOOP, _JOIN)
+_FROM_NUMBERS = (_ARRAY, _FULL, _COUNT, _COPY, _LOOP, _JOIN)
 
 
 def of_function(function: object, *, of_arrays: bool) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,7 +36,7 @@ from qgraph.ir.program import (
     TaskStatement,
     Temporary,
 )
-from qgraph.ir.slots import Slot
+from qgraph.ir.slots import Slot, name_of_slot
 from qgraph.ir.trees import load, parsed
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen.generated_names import SLOTS, place_at, walk
@@ -136,11 +137,18 @@ class _Tiler:
                     for each, length in zip(made, before, strict=True):
                         del each[length:]
                     told = statement.counter is not None or has_loops_alone(statement)
-                    note = f"one sweep for a pass over memory: {reason}" if told else ""
+                    note = f"one sweep for a pass over memory: {self._as_written(str(reason))}" if told else ""
                     return (replace(statement, body=self.block(statement.body), note=note),)
             case Branch():
                 return (replace(statement, regions=tuple(map(self.block, statement.regions))),)
         return (statement,)
+
+    def _as_written(self, reason: str) -> str:
+        """``reason`` with the user's names for arrays and kernel scalars; an index that nobody wrote has none."""
+        names = {slot.name: name_of_slot(slot.name) for slot in self._program.slots}
+        names |= {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
+        text = re.sub(r"\w+", lambda found: names.get(found[0], found[0]), reason)
+        return re.sub(r"the index `[^`]*\b_\w[^`]*`", "an index", text)
 
     def _in_tiles(self, loop: Loop) -> tuple[Statement, ...]:
         assert loop.counter is not None

@@ -36,15 +36,32 @@ _TUPLE_OF_TYPES = "is taken apart by a variable, or a loop goes over it"
 _HINT_TUPLE_OF_TYPES = (
     "write numbers of one type, (1.0, 0.5); or unroll the loop: for v in qgraph.static(...), for k in qgraph.static(range(n))"
 )
+_TESTED = re.compile(r"contains\(Tuple\((?P<parts>[^()]*)\)")
+_TESTED_TUPLE = "is what a number is looked for in"
+_HINT_TESTED = "write the tuple where it is tested, `t in (a, b)`, and give what functions compute a name before: t = f(x)"
 _ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
 _OF_VECTOR = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<kind>vec|mat)(?P<shape>[\dx]+)\(.*")
+_OF_DTYPE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type dtype\(\w+\)")
+_COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\w+\).*")
+_TYPES_COMPARED = "types are compared while the kernel runs"
+_A_DTYPE = "the dtype of an array"
+_HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
+_NO_VECTORS = re.compile(r"(can't resolve ufunc |no implementation of )(?P<name>\w+)\b( for types \[|\()(vec|mat)\d[^,]*")
+_TAKES_NO_VECTOR = "takes no vector"
+_HINT_NO_VECTOR = "write it by components: qgraph.vec(np.sqrt(v.x), np.sqrt(v.y)), v.x + v.y"
 _WITHOUT = "has no attribute"
 _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
     "write others by components, v[0], m[0, 1]"
 )
+_HINTS_BY_END = {
+    _TUPLE_OF_TYPES: _HINT_TUPLE_OF_TYPES,
+    _TESTED_TUPLE: _HINT_TESTED,
+    _TAKES_NO_VECTOR: _HINT_NO_VECTOR,
+    _TYPES_COMPARED: _HINT_DTYPE,
+}
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
@@ -101,8 +118,11 @@ def _hint(found: str) -> str:
         return _HINT_COMPLEX
     if found.startswith(_INDEX):
         return _HINT_INDEX
-    if found.endswith(_TUPLE_OF_TYPES):
-        return _HINT_TUPLE_OF_TYPES
+    for end, hint in _HINTS_BY_END.items():
+        if found.endswith(end):
+            return hint
+    if found.startswith(_A_DTYPE):
+        return _HINT_DTYPE
     if _WITHOUT in found:
         return _HINT_OF_VECTOR
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
@@ -110,6 +130,14 @@ def _hint(found: str) -> str:
 
 def _of_vectors(found: str) -> str:
     """``found``, where it is of an attribute of a vector or matrix without Numba's name for its type."""
+    if _COMPARED_DTYPES.fullmatch(found):
+        return _TYPES_COMPARED
+    match = _OF_DTYPE.fullmatch(found)
+    if match is not None:
+        return f"{_A_DTYPE} has no `{match['name']}` while the kernel runs"
+    match = _NO_VECTORS.fullmatch(found)
+    if match is not None:
+        return f"`{match['name']}` {_TAKES_NO_VECTOR}"
     match = _OF_VECTOR.fullmatch(found)
     if match is None:
         return found
@@ -183,8 +211,11 @@ def _two_types(error: BaseException) -> str | None:
 
 def _of_several_types(found: str) -> str:
     """``found``, or what to say of a tuple whose items have several types, so that it has no one type of item."""
-    match = _SEVERAL_TYPES.search(found)
-    return f"a tuple of values of several types, {match['parts']}, {_TUPLE_OF_TYPES}" if match else found
+    for pattern, where in ((_SEVERAL_TYPES, _TUPLE_OF_TYPES), (_TESTED, _TESTED_TUPLE)):
+        match = pattern.search(found)
+        if match:
+            return f"a tuple of values of several types, {match['parts']}, {where}"
+    return found
 
 
 def _name(type_text: str) -> str:

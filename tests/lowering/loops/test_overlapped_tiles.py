@@ -380,7 +380,37 @@ def sum_of(u, i):
     return s
 
 
+def a_new_array_from_its_end(u, v, steps):
+    w = np.zeros_like(u)
+    for _ in qgraph.serial(range(steps)):
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            w[i, j] = u[i - 1, j] + u[w.shape[0] - i, j]
+        for i, j in qgraph.ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+            u[i, j] = w[i, j] % 9 + v[0, 0]
+
+
+def a_new_array_of_one_dimension(u, v, steps):
+    w = np.zeros(u.shape[0])
+    for _ in qgraph.serial(range(steps)):
+        for i in range(u.shape[0]):
+            w[i] = u[i, 0]
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = w[i] % 9 + v[0, 0]
+
+
+def sums_of_rows(u, v, steps):
+    w = np.zeros_like(u)
+    for _ in qgraph.serial(range(steps)):
+        for i, j in qgraph.ndrange(*u.shape):
+            w[i, j] = np.sum(u[i, :]) % 9
+        for i, j in qgraph.ndrange(*u.shape):
+            u[i, j] = w[i, j] + v[0, 0]
+
+
 NOT_TILED = {
+    a_new_array_from_its_end: "the index `w.shape[0] - i` in line",
+    a_new_array_of_one_dimension: "writes `w`, which has 1 dimensions",
+    sums_of_rows: "memory: an index in line",
     own_variable: "looks at the loop's own variable",
     a_sum: "is no parallel loop over elements alone",
     wider: "the index `i - 5` in line",
