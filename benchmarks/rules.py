@@ -45,7 +45,7 @@ RULES: dict[str, tuple[Any, str, Any]] = {
     "copies of one kernel": (unrolling, "COPIES", unrolling.COPIES[1:]),
     "results handed on": (unrolling, "hand_on", mock.MagicMock(return_value=None)),
     "extents in common": (specialisation, "equal_shapes", mock.MagicMock(return_value=())),
-    "tiles": (overlapped_tiles, "tile_loops", mock.MagicMock(side_effect=lambda program, _: program)),
+    "tiles": (overlapped_tiles, "tile_loops", mock.MagicMock(side_effect=lambda program, _, **_sizes: program)),
     "tiles in registers": (RegisterTile, "refuse", mock.MagicMock(side_effect=NotInRegisters("off"))),
 }
 COMBINING = tuple(RULES)[3:8]
@@ -243,16 +243,17 @@ def _measured(program: _Program, kernel: Kernel[..., Any], *, on: bool, cache: s
 
 def draw(record: dict[str, Any], file: Path) -> None:
     """How many times as fast with a rule as without, by size: a line a program."""
-    figure, axes = plots.figure("Times as fast with each rule as without it", record)
+    figure, axes = plots.figure("Times as fast with each rule as without it", record, width=11, height=5)
     names = list(dict.fromkeys((row["rule"], row["program"]) for row in record["rows"]))
     for number, (rule, program) in enumerate(names):
         rows = [row for row in record["rows"] if (row["rule"], row["program"]) == (rule, program)]
-        label = f"{rule}: {program}"
-        axes.plot([row["size"] for row in rows], [row["ratio"] for row in rows], f"C{number}", marker="o", label=label)
+        # There are ten colours.
+        style = {"color": f"C{number % 10}", "marker": "os"[number // 10], "linestyle": "-:"[number // 10]}
+        axes.plot([row["size"] for row in rows], [row["ratio"] for row in rows], **style, label=f"{rule}: {program}")
     axes.axhline(1, color=plots.INK, linewidth=0.8)
     axes.set_xscale("log")
-    axes.set_xlabel("elements, or iterations")
-    axes.legend(frameon=False, fontsize=8)
+    axes.set_xlabel("size: elements, iterations, or n")
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     plots.save(figure, file)
 
 
