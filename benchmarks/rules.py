@@ -45,7 +45,7 @@ RULES: dict[str, tuple[Any, str, Any]] = {
     "copies of one kernel": (unrolling, "COPIES", unrolling.COPIES[1:]),
     "results handed on": (unrolling, "hand_on", mock.MagicMock(return_value=None)),
     "extents in common": (specialisation, "equal_shapes", mock.MagicMock(return_value=())),
-    "tiles": (overlapped_tiles, "tile_loops", mock.MagicMock(side_effect=lambda program, _, **_sizes: program)),
+    "tiles": (overlapped_tiles, "tile_loops", mock.MagicMock(side_effect=lambda program, _, **_tiles: program)),
     "tiles in registers": (RegisterTile, "refuse", mock.MagicMock(side_effect=NotInRegisters("off"))),
 }
 COMBINING = tuple(RULES)[3:8]

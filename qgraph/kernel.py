@@ -337,15 +337,15 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         self._variants = {key: variant for key, variant in self._variants.items() if variant in kept}
         self._readings = [reading for reading in self._readings if reading.variant in kept]
 
-    def _specialisation(self, variant: Variant, aliases: Any, leaves: Any, *, small: bool = False) -> Specialisation:
-        """That for these leaves; ``small`` where they are too small for tiles."""
-        latest, key = self._latest, (variant, aliases, small)
+    def _specialisation(self, variant: Variant, aliases: Any, leaves: Any, *, tiles: bool = False) -> Specialisation:
+        """That for these leaves; with ``tiles`` where they are large enough for them."""
+        latest, key = self._latest, (variant, aliases, tiles)
         if latest is not None and latest.variant is variant and latest.aliases == aliases and not latest.by_size:
             return latest
         with self._lock:
             found = self._specialisations.get(key)
             if found is None:
-                found = self._specialisations[key] = Specialisation(variant, aliases, small=small)
+                found = self._specialisations[key] = Specialisation(variant, aliases, tiles=tiles)
             self._specialisations.move_to_end(key)
             self._latest = found
             if len(self._specialisations) > MAX_SPECIALISATIONS:
@@ -353,7 +353,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
                 self._retire(oldest)
                 self._counts.evictions += 1
                 self._forget_unused(oldest.variant)
-        return self._specialisation(variant, aliases, leaves, small=True) if found.is_small(leaves) else found
+        return self._specialisation(variant, aliases, leaves, tiles=True) if found.has_large(leaves) else found
 
     def _executable(self, specialisation: Specialisation, call: Call) -> Executable:
         """That of ``specialisation``, built for ``call`` at first."""

@@ -124,8 +124,8 @@ class Variant:
         names = [self.leaves[index].name for index in self.arrays]
         return self._built(tuple((names[first], names[second], how) for first, second, how in aliases))
 
-    def plan_for(self, aliases: Aliases, *, small: bool = False) -> GraphPlan:
-        """The graph of ``program_for(aliases)``; ``small`` where arrays are too small for tiles."""
+    def plan_for(self, aliases: Aliases, *, tiles: bool = False) -> GraphPlan:
+        """The graph of ``program_for(aliases)``; with ``tiles`` where arrays are large enough for some."""
         from qgraph.lowering.plan_builder import build_plan
         from qgraph.polyhedral.dependence_test import remembering
 
@@ -139,7 +139,7 @@ class Variant:
                 as_graph=self.backend != "cpu",
                 shared=self._shared,
                 timed=self._profiles,
-                small=small,
+                tiles=tiles,
             )
 
     def plan_of(self, leaves: Sequence[Any]) -> GraphPlan:
@@ -147,8 +147,8 @@ class Variant:
         aliases = self.check(tuple(leaves))
         plan = self.plan_for(aliases)
         numbers = integers_of(plan.program, leaves)
-        sizes = [numbers.get(value.name) for value in plan.program.host_values if value.check == "tiles"]
-        return plan if not sizes or any(sizes) else self.plan_for(aliases, small=True)
+        large = any(numbers.get(value.name) for value in plan.program.host_values if value.check == "tiles")
+        return self.plan_for(aliases, tiles=True) if large else plan
 
     @property
     def _shared(self) -> int | None:
@@ -190,14 +190,14 @@ class Variant:
 class Specialisation:
     """A variant for one alias pattern: its plan, and the executable, built at the first launch."""
 
-    def __init__(self, variant: Variant, aliases: Aliases, *, small: bool = False) -> None:
+    def __init__(self, variant: Variant, aliases: Aliases, *, tiles: bool = False) -> None:
         self.variant, self.aliases = variant, aliases
-        self.plan: GraphPlan = variant.plan_for(aliases, small=small)
+        self.plan: GraphPlan = variant.plan_for(aliases, tiles=tiles)
         # Where arrays share memory calls may be refused, and need temporaries, as loops in tiles do, with numbers of their own.
         program = self.plan.program
         self._sizes = [index for index, value in enumerate(program.host_values) if value.check == "tiles"]
         # Whether arrays of other extents may have another plan.
-        self.by_size = small or bool(self._sizes)
+        self.by_size = tiles or bool(self._sizes)
         own = aliases or program.host_values != variant.program.host_values
         self.host_values = HostValues(program).of if own else variant.host_values
         self.executable: Executable | None = None
@@ -210,12 +210,12 @@ class Specialisation:
         # The arrays that each call makes for its caller.
         self._returned = Temporaries(self.plan.program, self.plan.program.returned)
 
-    def is_small(self, leaves: tuple[Any, ...]) -> bool:
-        """Whether these arrays are too small for all tiles of this plan: then a plan without them is quicker."""
+    def has_large(self, leaves: tuple[Any, ...]) -> bool:
+        """Whether these arrays are large enough for tiles in some loop of this plan, which has none."""
         if not self._sizes:
             return False
         numbers = self.host_values(leaves)
-        return not any(numbers[index] for index in self._sizes)
+        return any(numbers[index] for index in self._sizes)
 
     @property
     def returns_arrays(self) -> bool:

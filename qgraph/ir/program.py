@@ -57,7 +57,7 @@ class HostValue:
     ``source`` is a Python expression over leaf names; the kernels see the result under ``name``. ``check`` says what the
     value must satisfy: a step is not 0, an iteration limit is at least 1, two things are the same (1), a size is not negative,
     shapes agree (not 0; else ``note``, an expression like ``source``, is the message, and ``text`` the hint). One of "tiles"
-    says whether arrays are large enough for them (1). ``text`` is what the user wrote, for messages.
+    says whether arrays are large enough for them (not 0). ``text`` is what the user wrote, for messages.
     """
 
     name: str

@@ -52,7 +52,7 @@ def build_plan(
     as_graph: bool = True,
     shared: int | None = None,
     timed: Profiles = "",
-    small: bool = False,
+    tiles: bool = False,
 ) -> GraphPlan:
     """The graph of ``program``, bodies of device loops included.
 
@@ -60,7 +60,7 @@ def build_plan(
     ``bounds_check``: indices are looked at, in a program that was built to check them. ``as_graph``: it will be a graph, in
     which a turn of a loop costs as much as a few nodes. ``shared``: bytes of shared memory that a block of threads may have on
     CUDA, where blocks have the shapes that loops like best. ``timed``: what it notes for a profile (``with_words``).
-    ``small``: with ``fuse``, arrays are too small for tiles.
+    ``tiles``: arrays are large enough for them, with ``fuse``; else host values say whether those of a call are.
     """
     # Checks first: where one fails, the iteration ends.
     if bounds_check:
@@ -73,7 +73,7 @@ def build_plan(
         # Read where it is asked for, as what looks for wavefronts is: 10 ms that a first call waits.
         from qgraph.lowering.loops.overlapped_tiles import tile_loops
 
-        program = tile_loops(program, shared, small=small)
+        program = tile_loops(program, shared, tiles=tiles)
     program = with_near_neighbours(program)
     if as_graph:
         program = repeat_bodies(tell_apart(program))

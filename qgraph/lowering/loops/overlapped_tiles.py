@@ -26,7 +26,6 @@ from qgraph.ir.blocks import BlockShape
 from qgraph.ir.program import (
     Axis,
     Branch,
-    Check,
     Effects,
     HostValue,
     Loop,
@@ -95,30 +94,31 @@ BLOCK_LARGE_SINGLY = 2
 BLOCK_GAIN = 0.95
 
 
-def tile_loops(program: Program, shared: int | None = None, *, small: bool = False) -> Program:
+def tile_loops(program: Program, shared: int | None = None, *, tiles: bool) -> Program:
     """``program``, each of whose counted loops of stencils is two: one of whole turns, and one for what is left then.
 
-    ``shared``: bytes of shared memory that a block of threads may have on CUDA; None for the CPU. ``small``: the arrays are too
-    small for tiles, and loops say so.
+    ``shared``: bytes of shared memory that a block of threads may have on CUDA; None for the CPU. Without ``tiles`` the loops
+    are as they were, and host values say whether arrays are large enough.
     """
-    tiler = _Tiler(program, shared, small)
+    tiler = _Tiler(program, shared, tiles)
     body = tiler.block(program.body)
     return replace(
         program,
         body=body,
-        host_values=(*program.host_values, *tiler.host_values),
+        host_values=(*program.host_values, *tiler.host_values, *tiler.sizes),
         slots=(*program.slots, *tiler.slots),
         temporaries=(*program.temporaries, *tiler.temporaries),
     )
 
 
 class _Tiler:
-    def __init__(self, program: Program, shared: int | None, small: bool) -> None:
+    def __init__(self, program: Program, shared: int | None, tiles: bool) -> None:
         self._program = program
         self._shared = shared
-        self._small = small
+        self._tiles = tiles
         self._arrays = {leaf.name: leaf.type for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
         self.host_values: list[HostValue] = []
+        self.sizes: list[HostValue] = []
         self.slots: list[Slot] = []
         self.temporaries: list[Temporary] = []
 
@@ -288,9 +288,9 @@ class _Tiler:
                 return found
         raise NotTiled(f"tiles of its {len(code.stencils.leaves)} arrays do not fit into shared memory")
 
-    def _host(self, source: str, loop: Loop, text: str, check: Check = "") -> str:
+    def _host(self, source: str, loop: Loop, text: str) -> str:
         name = f"_tiles{len(self.host_values)}"
-        self.host_values.append(HostValue(name, source, loop.span, check, text))
+        self.host_values.append(HostValue(name, source, loop.span, text=text))
         return name
 
     def _extent(self, leaf: str, axis: int) -> str:
@@ -310,11 +310,12 @@ class _Tiler:
         more = [*self._all_around(stencils), *self._all_owned(stencils, [stencils.stages[number] for number in reducing])]
         more += self._all_iterate(stencils) if len(stencils.axes) > 2 else ()
         is_large += "".join(f" and {each}" for each in more)
-        if self._small:
+        if not self._tiles:
+            self.sizes.append(HostValue(f"_large{len(self.sizes)}", f"1 if {is_large} else 0", loop.span, "tiles"))
             where = f"{self._large(stencils) >> 20} MiB together, and {LEAST_EXTENT} elements along each axis"
             whole = ", where loops go over whole arrays" if more else ""
             raise NotTiled(f"arrays of these extents are too small: tiles pay from {where} on{whole}")
-        large = self._host(f"1 if {is_large} else 0", loop, "large arrays", "tiles")
+        large = self._host(f"1 if {is_large} else 0", loop, "large arrays")
         paths = {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
         others = {}
         for key, shape in shapes.items():
