@@ -202,7 +202,7 @@ def left_early(u, v, n):
 def test_tiles_that_do_not_pay(monkeypatch):
     """A thread that does one iteration after another waits for each: a sweep for each pass is quicker."""
     monkeypatch.undo()
-    arrays = [np.zeros((1100, 1100), np.int64) for _ in range(2)]
+    arrays = [np.zeros((1500, 1500), np.int64) for _ in range(2)]
     plan = str(qgraph.kernel(fuse=True)(left_early).plan(*arrays, 100))
     assert re.search(
         "one sweep for a pass over memory: tiles, not in registers: .*, would be about 0.[0-9] times as fast", plan
