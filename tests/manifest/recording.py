@@ -85,14 +85,14 @@ def run_as_plain_python(patches: pytest.MonkeyPatch, note: Any) -> None:
     """Have kernels specialise as ever, call ``note`` with each specialisation, and then run as plain Python."""
     make = Specialisation.__init__
 
-    def noted(specialisation: Specialisation, *args: Any) -> None:
-        make(specialisation, *args)
+    def noted(specialisation: Specialisation, *args: Any, **options: Any) -> None:
+        make(specialisation, *args, **options)
         note(specialisation)
 
     def run(kernel: Any, values: tuple[Any, ...], _key: Any = None) -> Any:
         values, reading, leaves, simple = kernel._read(values)
         variant = reading.variant
-        specialisation = kernel._specialisation(variant, () if simple else variant.check(leaves))
+        specialisation = kernel._specialisation(variant, () if simple else variant.check(leaves), leaves)
         # What a call refuses, it refuses here.
         specialisation.host_values(leaves)
         return _plain(kernel.reference(*values[: len(kernel._names)]))
