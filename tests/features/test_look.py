@@ -193,6 +193,18 @@ def test_ptx_of_every_task_without_a_gpu():
 
 
 @pytest.mark.needs("compiler")
+def written(x, n):
+    for i in range(n):
+        x[i] += 1
+
+
+@pytest.mark.parametrize("look", ["plan", "explain", "ptx", "profile", "check"])
+def test_a_number_in_the_place_of_an_array_is_told_by_whatever_looks(look):
+    """Some escaped as a KeyError, others told nothing."""
+    with pytest.raises(qgraph.KernelTypeError, match="`x` is a number, which has no elements"):
+        getattr(qgraph.kernel(written), look)(2.5, 3)
+
+
 def test_ptx_for_another_capability():
     (text,) = qgraph.kernel(one_loop).ptx(np.zeros(4), cc=(8, 0)).values()
     assert ".target sm_80" in text

@@ -45,6 +45,11 @@ _HINT_VECTOR = "at kernel level a new vector is written by its components: qgrap
 _OF_VECTOR = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<kind>vec|mat)(?P<shape>[\dx]+)\(.*")
 _OF_DTYPE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type dtype\(\w+\)")
 _COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\w+\).*")
+_OF_NUMBER = re.compile(
+    r"(no implementation of (static_)?([gs]etitem|len)\(|Unknown attribute 'shape' of type )(u?int|float|complex|bool)\d*\b.*"
+)
+_NO_ELEMENTS = "a number has no elements, and no length or shape"
+_HINT_NO_ELEMENTS = "index an array here: pass one for this name, or give the number another name"
 _TYPES_COMPARED = "types are compared while the kernel runs"
 _A_DTYPE = "the dtype of an array"
 _HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
@@ -61,6 +66,7 @@ _HINTS_BY_END = {
     _TESTED_TUPLE: _HINT_TESTED,
     _TAKES_NO_VECTOR: _HINT_NO_VECTOR,
     _TYPES_COMPARED: _HINT_DTYPE,
+    _NO_ELEMENTS: _HINT_NO_ELEMENTS,
 }
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
@@ -129,7 +135,9 @@ def _hint(found: str) -> str:
 
 
 def _of_vectors(found: str) -> str:
-    """``found``, where it is of an attribute of a vector or matrix without Numba's name for its type."""
+    """``found``, where it is of an attribute of a vector or matrix, or of a number, without Numba's name for its type."""
+    if _OF_NUMBER.fullmatch(found):
+        return _NO_ELEMENTS
     if _COMPARED_DTYPES.fullmatch(found):
         return _TYPES_COMPARED
     match = _OF_DTYPE.fullmatch(found)

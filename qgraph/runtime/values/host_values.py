@@ -47,7 +47,7 @@ _ERRORS = (_ShapesDifferError, *_FAILURES)
 
 
 class HostScope:
-    """What expressions of the host mean: the functions that they call are Python's, also where an argument has the name of one."""
+    """What expressions of the host mean: functions that they call are Python's, whatever arguments are called."""
 
     def __init__(self, program: Program) -> None:
         self._renamed = {leaf.name: f"__qgraph_{leaf.name}__" for leaf in program.leaves if hasattr(builtins, leaf.name)}
