@@ -4975,6 +4975,15 @@ def call_an_array_that_indexes_in_its_own_way():
 
 
 @bad(TYPES)
+def type_a_row_on_one_path_and_a_string_on_another():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] = y[i] if x[i] > 0 else "none"
+
+    return kernel, (np.zeros(4), np.zeros((4, 4)))
+
+
+@bad(TYPES)
 def type_none_indexed():
     def kernel(x, y):
         for i in range(x.shape[0]):

@@ -50,6 +50,9 @@ _OF_NUMBER = re.compile(
 )
 _NO_ELEMENTS = "a number has no elements, and no length or shape"
 _HINT_NO_ELEMENTS = "index an array here: pass one for this name, or give the number another name"
+_TOO_MANY = re.compile(r"cannot index array\([^()]*?(?P<axes>\d+)d, \w+\) with (?P<given>\d+) indices: .*")
+_INDICES = "indices of an array that has fewer axes"
+_HINT_INDICES = "give one index for each axis of the array, or pass one with more axes"
 _TYPES_COMPARED = "types are compared while the kernel runs"
 _A_DTYPE = "the dtype of an array"
 _HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
@@ -67,6 +70,7 @@ _HINTS_BY_END = {
     _TAKES_NO_VECTOR: _HINT_NO_VECTOR,
     _TYPES_COMPARED: _HINT_DTYPE,
     _NO_ELEMENTS: _HINT_NO_ELEMENTS,
+    _INDICES: _HINT_INDICES,
 }
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
@@ -138,6 +142,9 @@ def _of_vectors(found: str) -> str:
     """``found``, where it is of an attribute of a vector or matrix, or of a number, without Numba's name for its type."""
     if _OF_NUMBER.fullmatch(found):
         return _NO_ELEMENTS
+    match = _TOO_MANY.fullmatch(found)
+    if match is not None:
+        return f"{match['given']} {_INDICES}"
     if _COMPARED_DTYPES.fullmatch(found):
         return _TYPES_COMPARED
     match = _OF_DTYPE.fullmatch(found)
@@ -212,7 +219,9 @@ def _two_types(error: BaseException) -> str | None:
     match = None if _OWN_CODE.search(text) else messages.TWO_TYPES.search(text)
     if match:
         one, other = sorted((match["one"], match["other"]))
-        return f"`{match['name']}` is {one} on one path and {other} on another"
+        # What has no name of the user's has one of Numba's, which begins so.
+        what = "a value" if match["name"].startswith("$") else f"`{match['name']}`"
+        return f"{what} is {one} on one path and {other} on another"
     match = messages.TWO_RESULTS.search(text)
     return f"a function returns values of several types: {match['types']}" if match else None
 
