@@ -1000,6 +1000,15 @@ def syntax_starred_parameter():
     return kernel, (floats(),)
 
 
+@bad(SYNTAX)
+def syntax_parameters_by_any_name():
+    def kernel(**arrays):
+        for i in range(3):
+            arrays[0][i] = 1
+
+    return kernel, (floats(),)
+
+
 @bad(SYNTAX, caret=False)
 def syntax_no_source():
     space: dict[str, Any] = {}
@@ -4978,7 +4987,7 @@ def call_an_array_that_indexes_in_its_own_way():
 def type_a_row_on_one_path_and_a_string_on_another():
     def kernel(x, y):
         for i in range(x.shape[0]):
-            x[i] = y[i] if x[i] > 0 else "none"
+            x[i] = y[i] if x[i] > 0 else "text"
 
     return kernel, (np.zeros(4), np.zeros((4, 4)))
 
