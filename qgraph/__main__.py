@@ -239,13 +239,22 @@ def _load(place: str) -> Any:
         module = module_name.removesuffix(".py").replace(os.sep, ".")
         instead = f"; of a file write its module, {module}:{path}" if module_name.endswith(".py") else ""
         raise _UsageError(f"there is no module {error.name!r}{instead}") from error
+    except QGraphError:
+        raise
+    except Exception as error:  # whatever the user's module raises is reported, by name
+        raise ArgumentError(
+            f"{module_name} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"its traceback: python -c 'import {module_name}'",
+        ) from error
+    before = ""
     for name in path.split("."):
         if not hasattr(found, name):
-            kernels = sorted(key for key, value in getattr(found, "__dict__", {}).items() if _is_kernel(value))
+            names = (key for key in getattr(found, "__dict__", {}) if _is_kernel(getattr(found, key, None)))
+            kernels = sorted(before + key for key in names)
             raise _UsageError(f"{module_name} has no {path!r}; its kernels: {', '.join(kernels) or 'none'}")
-        found = getattr(found, name)
+        found, before = getattr(found, name), f"{before}{name}."
     if not _is_kernel(found):
-        raise _UsageError(f"{place} is a {type(found).__name__}, not a kernel: is @qgraph.kernel missing?")
+        raise _UsageError(f"{place} is no kernel but of type {type(found).__name__}: is @qgraph.kernel missing?")
     return found
 
 

@@ -50,8 +50,9 @@ class Introspection(Generic[Parameters, Result]):
         parameters = self._source.signature.parameters
         for parameter in parameters.values():
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                stars = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else "**"
                 raise KernelSyntaxError(
-                    f"a kernel cannot take `*{parameter.name}`",
+                    f"a kernel cannot take `{stars}{parameter.name}`",
                     self._source.span,
                     hint="give each argument a name, or pass a tuple",
                 )

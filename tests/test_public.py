@@ -308,6 +308,36 @@ def test_every_command_speaks_json(run, tmp_path):
     assert run("inspect", "shapes:other", "--json")[:2] == (2, "")
 
 
+def test_a_module_that_cannot_be_imported_is_told(run, beside_shapes):
+    (beside_shapes / "half_written.py").write_text("def f(:\n")
+    (beside_shapes / "divides.py").write_text("1 / 0\n")
+    (error,) = in_json(run, "inspect", "half_written:f", status=1)["errors"]
+    assert error["found"].startswith("half_written cannot be imported: SyntaxError")
+    assert run("check", "divides:f", "--args", "1")[2].startswith(
+        "ArgumentError: divides cannot be imported: ZeroDivisionError: division by zero\nhelp: its traceback: python -c"
+    )
+
+
+def test_kernels_of_classes_are_named_as_they_are_written(run, beside_shapes):
+    methods = """
+import qgraph
+
+class Solver:
+    @staticmethod
+    @qgraph.kernel
+    def step(x):
+        x[:] = 1
+
+    @qgraph.kernel
+    def turn(x):
+        x[:] = 2
+"""
+    (beside_shapes / "solvers.py").write_text(methods)
+    assert run("inspect", "solvers:Solver.steps")[2].endswith("its kernels: Solver.step, Solver.turn\n")
+    for name in ("Solver.step", "Solver.turn"):
+        assert run("inspect", f"solvers:{name}", "--args", "np.zeros(3)")[0] == 0
+
+
 def test_bench_measures_what_is_there(run):
     found = in_json(run, "bench", "--backend", "cpu")
     assert (found["backend"], found["path"]) == ("cpu", "cpu")

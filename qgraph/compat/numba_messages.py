@@ -22,7 +22,7 @@ FIRST_LINE = re.compile(r'typing of intrinsic-call at .+ \(1\)\s+File ".+", line
 #: A global of this ``name`` has no type.
 UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 #: A ``name`` has two types, or what a function returns.
-TWO_TYPES = re.compile(r"Cannot unify (?P<one>.+) and (?P<other>.+) for '(?P<name>\w+)(?:\.\d+)?', defined at")
+TWO_TYPES = re.compile(r"Cannot unify (?P<one>.+) and (?P<other>.+) for '(?P<name>[$\w]+)(?:\.\d+)*', defined at")
 TWO_RESULTS = re.compile(r"Can't unify return type from the following types: (?P<types>.+)")
 #: A literal's type, with the value.
 LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")

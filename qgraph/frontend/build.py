@@ -15,6 +15,7 @@ from qgraph.frontend.bodies.array_contraction import contract_arrays
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.loop_interchange import interchange_loops
 from qgraph.frontend.bodies.name_resolution import Body
+from qgraph.frontend.checks.elements import refuse_elements_of_numbers
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
 from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
 from qgraph.frontend.desugar.raised_errors import as_branch
@@ -110,6 +111,7 @@ def build_program(
     if nests is not None:
         program = _along_fronts(functools.partial(build, used), nests, program)
     _check_readonly(program)
+    refuse_elements_of_numbers(program)
     refuse_mixed_signs(program)
     refuse_arrays_as_conditions(program)
     # Only now: what became numbers in registers has decided the float type, too.

@@ -14,6 +14,7 @@ from qgraph.ir.argument_types import LengthOfOne
 from qgraph.ir.program import HostValue, Program, Result
 from qgraph.records import dataclass
 from qgraph.runtime.values.array_view import ArrayView, Layout
+from qgraph.runtime.values.host_values import HostScope
 from qgraph.specialisation import Variant
 
 
@@ -51,6 +52,7 @@ class Meaning:
         self.holds = variant.holds
         self.written = tuple(sorted(variant.written_leaves))
         self.returned = tuple(each.leaf.name for each in program.returned)
+        self._scope = HostScope(program)
         self._by_name = {value.name: value for value in program.host_values}
 
     def check_lengths(self, values: Sequence[Any]) -> None:
@@ -62,7 +64,7 @@ class Meaning:
         given = self._given(values)
         for value in self.program.host_values:
             if value.check == "length" and not self._value(value, given):
-                told = eval(value.note, dict(self.program.host_names), given)
+                told = self._scope.value(value.note, given)
                 raise LengthOfOne(told, value.span, hint=value.text)
 
     def _given(self, values: Sequence[Any]) -> dict[str, Any]:
@@ -80,7 +82,7 @@ class Meaning:
 
     def _value(self, value: HostValue, given: dict[str, Any]) -> Any:
         try:
-            return eval(value.source, dict(self.program.host_names), given)
+            return self._scope.value(value.source, given)
         except (ArithmeticError, TypeError, ValueError, IndexError) as error:
             raise ArgumentError(
                 f"`{value.text or value.source}` cannot be computed for these arguments: {error}", value.span

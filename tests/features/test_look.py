@@ -193,6 +193,44 @@ def test_ptx_of_every_task_without_a_gpu():
 
 
 @pytest.mark.needs("compiler")
+def written(x, n):
+    for i in range(n):
+        x[i] += 1
+
+
+@pytest.mark.parametrize("look", ["plan", "explain", "ptx", "profile", "check"])
+def test_a_number_in_the_place_of_an_array_is_told_by_whatever_looks(look):
+    """Some escaped as a KeyError, others told nothing."""
+    with pytest.raises(qgraph.KernelTypeError, match="`x` is a number, which has no elements"):
+        getattr(qgraph.kernel(written), look)(2.5, 3)
+
+
+def one_way_or_the_other(x, y, mode: qgraph.Static):
+    for i in range(x.shape[0]):
+        if mode == 1:
+            y[i] += 1
+            x[i] = y[i]
+        x[i] += y[i] if mode == 1 else 2
+        if x.ndim == 2:
+            x[i, 0] = 1
+        if mode == 0:
+            continue
+        y[i] = 3
+
+
+@pytest.mark.parametrize("nothing", [2.5, None])
+@pytest.mark.parametrize("fuse", [False, True])
+def test_an_argument_is_no_array_where_nothing_asks_it_for_elements(nothing, fuse):
+    """The call ran, and what compiles for CUDA raised a KeyError."""
+    kernel, x = qgraph.kernel(one_way_or_the_other, fuse=fuse), np.arange(4.0)
+    kernel(x, nothing, 0)
+    assert (x == np.arange(4.0) + 2).all()
+    kernel.check(x, nothing, 0)
+    assert "independent" in str(kernel.explain(x, nothing, 0))
+    assert all(".entry" in text for text in kernel.ptx(x, nothing, 0).values())
+    assert (kernel.profile(x, nothing, 0).rows[0].count, x[0]) == (1, 4.0)
+
+
 def test_ptx_for_another_capability():
     (text,) = qgraph.kernel(one_loop).ptx(np.zeros(4), cc=(8, 0)).values()
     assert ".target sm_80" in text

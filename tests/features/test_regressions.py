@@ -517,3 +517,29 @@ def test_functions_without_a_kernel_s_are_named(rig):
     """The message was one of a number that a name cannot hold."""
     with pytest.raises(qgraph.KernelSyntaxError, match="is a new array"):
         rig.kernel(convolved).plan(np.arange(4.0), np.arange(4.0))
+
+
+def named_as_functions_are(len, max, slice):
+    s = 0
+    for i in range(1, len.shape[0] - max % 2, max - 1):
+        len[i] += slice
+    len[:max] = len[1 : max + 1] + slice
+    made = np.zeros(max * 2)
+    made[1:] = len[-max:][0]
+    for t in qgraph.serial(range(max)):
+        made[t:] += len[t]
+        s += max
+    return made, s
+
+
+def test_parameters_that_have_the_names_of_builtin_functions(check):
+    check(named_as_functions_are, lambda: (np.arange(8.0), 3, 2))
+
+
+def sized_by_a_type(type, int):
+    for i in range(type.shape[0] - int):
+        type[i] += int
+
+
+def test_parameters_that_have_the_names_of_types(check):
+    check(sized_by_a_type, lambda: (np.arange(8.0), 3))

@@ -119,7 +119,8 @@ class _Rewriter:
             case _:
                 return None
         steady = all(isinstance(node, PLACES) for node in nodes_of(target.slice))
-        if not steady or names_in(target) & names_stored(statement):
+        # In a branch that is never taken a name may be a number: what Numba prunes is still here.
+        if not steady or name not in self._looking.arrays or names_in(target) & names_stored(statement):
             return None
         return _Store(statement, target, self._looking.arrays[name].leaves, value, self._looking.reads(value))
 

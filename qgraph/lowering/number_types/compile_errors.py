@@ -45,6 +45,14 @@ _HINT_VECTOR = "at kernel level a new vector is written by its components: qgrap
 _OF_VECTOR = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<kind>vec|mat)(?P<shape>[\dx]+)\(.*")
 _OF_DTYPE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type dtype\(\w+\)")
 _COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\w+\).*")
+_OF_NUMBER = re.compile(
+    r"(no implementation of (static_)?([gs]etitem|len)\(|Unknown attribute 'shape' of type )(u?int|float|complex|bool)\d*\b.*"
+)
+_NO_ELEMENTS = "a number has no elements, and no length or shape"
+_HINT_NO_ELEMENTS = "index an array here: pass one for this name, or give the number another name"
+_TOO_MANY = re.compile(r"cannot index array\([^()]*?(?P<axes>\d+)d, \w+\) with (?P<given>\d+) indices: .*")
+_INDICES = "indices of an array that has fewer axes"
+_HINT_INDICES = "give one index for each axis of the array, or pass one with more axes"
 _TYPES_COMPARED = "types are compared while the kernel runs"
 _A_DTYPE = "the dtype of an array"
 _HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
@@ -61,6 +69,8 @@ _HINTS_BY_END = {
     _TESTED_TUPLE: _HINT_TESTED,
     _TAKES_NO_VECTOR: _HINT_NO_VECTOR,
     _TYPES_COMPARED: _HINT_DTYPE,
+    _NO_ELEMENTS: _HINT_NO_ELEMENTS,
+    _INDICES: _HINT_INDICES,
 }
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
@@ -129,7 +139,12 @@ def _hint(found: str) -> str:
 
 
 def _of_vectors(found: str) -> str:
-    """``found``, where it is of an attribute of a vector or matrix without Numba's name for its type."""
+    """``found``, where it is of an attribute of a vector or matrix, or of a number, without Numba's name for its type."""
+    if _OF_NUMBER.fullmatch(found):
+        return _NO_ELEMENTS
+    match = _TOO_MANY.fullmatch(found)
+    if match is not None:
+        return f"{match['given']} {_INDICES}"
     if _COMPARED_DTYPES.fullmatch(found):
         return _TYPES_COMPARED
     match = _OF_DTYPE.fullmatch(found)
@@ -204,7 +219,9 @@ def _two_types(error: BaseException) -> str | None:
     match = None if _OWN_CODE.search(text) else messages.TWO_TYPES.search(text)
     if match:
         one, other = sorted((match["one"], match["other"]))
-        return f"`{match['name']}` is {one} on one path and {other} on another"
+        # What has no name of the user's has one of Numba's, which begins so.
+        what = "a value" if match["name"].startswith("$") else f"`{match['name']}`"
+        return f"{what} is {one} on one path and {other} on another"
     match = messages.TWO_RESULTS.search(text)
     return f"a function returns values of several types: {match['types']}" if match else None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,10 +15,11 @@ from qgraph.ir.argument_types import ArrayType, LengthOfOne
 from qgraph.ir.program import HostValue, Program, Task
 from qgraph.ir.verdicts import refusal
 from qgraph.runtime.values.race_warnings import is_told, tell
+from qgraph.source import nodes_of
 
 _INT64 = 1 << 63
 # What a value must satisfy, by ``HostValue.check``: comparisons of extents are truth values.
-_IS_INTEGER = f"type({{0}}) is int and {-_INT64} <= {{0}} < {_INT64}"
+_IS_INTEGER = f"type({{0}}) is __qgraph_int__ and {-_INT64} <= {{0}} < {_INT64}"
 _CONDITIONS = {
     "": _IS_INTEGER,
     "size": f"{_IS_INTEGER} and {{0}} >= 0",
@@ -44,14 +46,37 @@ _FAILURES = (ArithmeticError, TypeError, ValueError, IndexError)
 _ERRORS = (_ShapesDifferError, *_FAILURES)
 
 
+class HostScope:
+    """What expressions of the host mean: functions that they call are Python's, whatever arguments are called."""
+
+    def __init__(self, program: Program) -> None:
+        self._renamed = {leaf.name: f"__qgraph_{leaf.name}__" for leaf in program.leaves if hasattr(builtins, leaf.name)}
+        functions = {new: getattr(builtins, name) for name, new in self._renamed.items()}
+        self.names: dict[str, Any] = {"__builtins__": builtins, **functions, **program.host_names}
+
+    def written(self, source: str) -> str:
+        """The code of an expression, or of a function, in which such functions have names of their own."""
+        if not self._renamed:
+            return source
+        tree = ast.parse(source)
+        for node in nodes_of(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                node.func.id = self._renamed.get(node.func.id, node.func.id)
+        return ast.unparse(tree)
+
+    def value(self, source: str, given: Mapping[str, Any]) -> Any:
+        """The value of an expression for the values of a call, by name."""
+        return eval(self.written(source), self.names, given)
+
+
 def integers_of(program: Program, values: Sequence[object]) -> dict[str, int]:
     """Those of a call's values that can be computed, by name, for whoever only looks: nothing is refused, and nothing told."""
-    scope = {"__builtins__": builtins, **program.host_names}
+    scope = HostScope(program)
     given = {leaf.name: value for leaf, value in zip(program.leaves, values, strict=True)}
     found = {}
     for value in program.host_values:
         with suppress(*_ERRORS):
-            found[value.name] = int(eval(value.source, scope, given))
+            found[value.name] = int(scope.value(value.source, given))
     return found
 
 
@@ -66,7 +91,7 @@ class HostValues:
         self._told = [False] * len(self._assumed)
         self._names = [leaf.name for leaf in program.leaves]
         self._asks_for_ones = any(isinstance(leaf.type, ArrayType) and leaf.type.ones is None for leaf in program.leaves)
-        self._scope: dict[str, Any] = {"__builtins__": builtins, **program.host_names}
+        self._scope = HostScope(program)
         self.of: Callable[[Sequence[object]], tuple[int, ...]] = self._compiled()
         """The integers for the values of one call, in the order of ``program.host_values``.
 
@@ -79,7 +104,7 @@ class HostValues:
         given = dict(zip(self._names, values, strict=True))
         with suppress(*_FAILURES):
             lengths = (each.source for each in self._values if each.check == "length")
-            return self._asks_for_ones and not all(eval(source, self._scope, given) for source in lengths)
+            return self._asks_for_ones and not all(self._scope.value(source, given) for source in lengths)
         return False
 
     def _compiled(self) -> Callable[[Sequence[object]], tuple[int, ...]]:
@@ -103,14 +128,15 @@ class HostValues:
             "        raise",
         ]
         more = {
+            "__qgraph_int__": int,
             "__qgraph_told__": self._told,
             "__qgraph_look__": self._look,
             "__qgraph_explain__": self._explain,
             "__qgraph_errors__": _ERRORS,
         }
-        scope = {**self._scope, **more}
+        scope = {**self._scope.names, **more}
         # As if it stood in this package: a warning is the caller's.
-        exec(compile("\n".join(lines), __file__, "exec"), scope)
+        exec(compile(self._scope.written("\n".join(lines)), __file__, "exec"), scope)
         function: Callable[[Sequence[object]], tuple[int, ...]] = scope["__qgraph_of__"]
         return function
 
@@ -118,10 +144,10 @@ class HostValues:
         found = tuple(_checked(value, result) for value, result in zip(self._values, results, strict=True))
         given = dict(zip(self._names, values, strict=True))
         for race in self._races:
-            if eval(race.condition, self._scope, given):
-                raise refusal(race, {name: int(eval(source, self._scope, given)) for name, source, _ in race.parameters})
+            if self._scope.value(race.condition, given):
+                raise refusal(race, {name: int(self._scope.value(source, given)) for name, source, _ in race.parameters})
         for at, loop in enumerate(self._assumed):
-            if not self._told[at] and eval(where_of(loop), self._scope, given):
+            if not self._told[at] and self._scope.value(where_of(loop), given):
                 if not is_told(loop):
                     tell(loop)
                 self._told[at] = True
@@ -134,10 +160,10 @@ class HostValues:
             value = error.value
             again = value.check == "length" and self._asks_for_ones
             told = LengthOfOne if again else ArgumentError
-            raise told(str(eval(value.note, self._scope, given)), value.span, hint=value.text) from None
+            raise told(str(self._scope.value(value.note, given)), value.span, hint=value.text) from None
         for value in self._values:
             try:
-                eval(value.source, self._scope, given)
+                self._scope.value(value.source, given)
             except _FAILURES as failure:
                 if value.source.startswith("len(range(") and "arg 3 must not be zero" in str(failure):
                     raise _zero_step(value) from None

@@ -1,0 +1,66 @@
+"""Elements of what is no array: a number or None was passed where a loop indexes. Refused by name, at the first use."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+
+from qgraph.errors import KernelTypeError
+from qgraph.frontend.syntax.source_text import user_text
+from qgraph.ir.argument_types import ScalarType
+from qgraph.ir.program import Program, Task
+from qgraph.source import Span, children_of, nodes_of
+
+# What may leave out a part of itself, and what ends an iteration, so that there is nothing behind it.
+_DECIDE = (ast.If, ast.IfExp, ast.BoolOp, ast.While, ast.Match)
+_ENDS = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+
+
+def refuse_elements_of_numbers(program: Program) -> None:
+    """Raise where a task asks a scalar argument, None or its own loop variable for an element, its length or its shape.
+
+    Raises:
+        KernelTypeError: at that place.
+    """
+    paths = {leaf.name: leaf.path for leaf in program.leaves if isinstance(leaf.type, ScalarType)}
+    for task in program.tasks():
+        nodes = [node for statement in task.body for node in nodes_of(statement)]
+        stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        for node in _certain(task.body):
+            match node:
+                case ast.Subscript(value=asked):
+                    _look(node, asked, "elements", task, paths, stored)
+                case ast.Attribute(value=asked, attr="shape"):
+                    _look(node, asked, "shape", task, paths, stored)
+                case ast.Call(func=ast.Name(id=name), args=[asked]) if (
+                    task.names.get(name, getattr(builtins, name, None)) is len
+                ):
+                    _look(node, asked, "length", task, paths, stored)
+
+
+def _certain(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes that each iteration comes to, whatever is known while compiling: what is behind a condition may not exist."""
+    left: list[ast.AST] = [*reversed(body)]
+    while left:
+        node = left.pop()
+        if isinstance(node, _DECIDE):
+            if any(isinstance(inner, _ENDS) for inner in nodes_of(node)):
+                return
+            continue
+        yield node
+        left += reversed([*children_of(node)])
+
+
+def _look(node: ast.expr, asked: ast.expr, wanted: str, task: Task, paths: dict[str, str], stored: set[str]) -> None:
+    match asked:
+        case ast.Name(id=name) if name in paths and name not in stored:
+            what, hint = "a number", "pass an array for it"
+        case ast.Name(id=name) if any(axis.variable == name for axis in task.axes):
+            what, hint = "the number of an iteration", "take the element of an array: x[i]"
+        case ast.Constant(value=None):
+            what, hint = "None", "pass an array for it"
+        case _:
+            return
+    text = Span.of(asked, task.span.file).text() or user_text(asked, paths)
+    raise KernelTypeError(f"`{text}` is {what}, which has no {wanted}", Span.of(node, task.span.file), hint=hint)
