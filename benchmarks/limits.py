@@ -77,13 +77,13 @@ _WHY = {
         "cache. That this is all is a guess"
     ),
     ("rules", "tiles: 320", ""): (
-        "arrays that are too small for tiles had slower loops beside them; since 14d10f9d a call with such arrays runs a plan "
-        "without tiles. The same functions, at that commit, are 0.98 and 1.00 times as fast with the rule"
+        "arrays that are too small for tiles had slower loops beside them. A call with such arrays runs a plan without tiles "
+        "now, which this run did not have"
     ),
     ("overlapped_tiles", "jacobi, 2048", ""): "it is not known why; at 4096 and 8192 the C is behind",
     ("overlapped_tiles", "averaged, 256", ""): (
-        "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, with up to four, whose halo "
-        "costs more where there are few tiles. That this is all is a guess"
+        "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, with up to four, whose "
+        "halo costs more where there are few tiles. That this is all is a guess"
     ),
     ("overlapped_tiles_cpu", "", ""): (
         "one sweep a pass has 57 GB/s of this machine's memory for its two cores (jacobi, float32), 134 MB in 2355 us: less is "
