@@ -345,11 +345,25 @@ def test_a_method_of_a_number_is_returned(check):
 def whether_it_is(x, y):
     given = x is not None
     y[:] = x + (y is None)
-    return given, x is y, x is not y, np.sum(y) > 3 and x is not None
+    return given, y is None, np.sum(y) > 3 and x is not None
 
 
 def test_whether_an_array_is_something_is_one_boolean(check):
     check(whether_it_is, lambda: (np.arange(4.0), np.full(4, 77.0)))
+
+
+def whether_they_are_one(x, y):
+    return x is y
+
+
+def whether_they_are_two(x, y):
+    return x is not y
+
+
+@pytest.mark.parametrize("function", [whether_they_are_one, whether_they_are_two])
+def test_whether_two_arrays_are_one_object_is_not_known(rig, function):
+    with pytest.raises(qgraph.KernelSyntaxError, match="values of kernels have no identity"):
+        rig.kernel(function)(*map(rig.device, (np.arange(4.0), np.arange(4.0))))
 
 
 @qgraph.func
