@@ -214,11 +214,14 @@ class Scope:
 
     def _of_dtype(self, node: ast.Attribute) -> Value | None:
         """What ``x.dtype`` of an array has: its type is known before anything runs."""
-        of_dtype = node.attr in _OF_DTYPES and isinstance(node.value, ast.Attribute) and node.value.attr == "dtype"
-        match self.static(node.value.value) if of_dtype and isinstance(node.value, ast.Attribute) else None:
-            case LeafRef(leaf=Leaf(type=ArrayType() as array)) | ViewRef(leaf=Leaf(type=ArrayType() as array)):
-                return Value(getattr(np.dtype(array.dtype), node.attr))
-            case Private(array=ArrayType() as array):
+        if node.attr not in _OF_DTYPES or not isinstance(node.value, ast.Attribute) or node.value.attr != "dtype":
+            return None
+        match self.static(node.value.value):
+            case (
+                LeafRef(leaf=Leaf(type=ArrayType() as array))
+                | ViewRef(leaf=Leaf(type=ArrayType() as array))
+                | Private(array=ArrayType() as array)
+            ):
                 return Value(getattr(np.dtype(array.dtype), node.attr))
         return None
 

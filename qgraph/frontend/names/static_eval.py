@@ -120,13 +120,14 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
 
 
 def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
+    """The outcome of ``x is None``, or of a comparison of strings that are known."""
     match node:
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
             bound = scope.static(left)
             if isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
                 return (isinstance(bound, Value) and bound.value is None) == isinstance(op, ast.Is)
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]) if _is_text(left) or _is_text(
-            right
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]) if any(
+            map(_is_text, (left, right))
         ):
             known = [each if isinstance(each, ast.Constant) else scope.static(each) for each in (left, right)]
             one, other = (each.value if isinstance(each, Value | ast.Constant) else None for each in known)

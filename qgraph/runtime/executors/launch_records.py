@@ -25,7 +25,7 @@ class Executable(Protocol):
         """Launches so far."""
 
     def launch(self, call: Any, /) -> tuple[Any, ...] | None:
-        """Run with the values of a ``runtime.call.Call``; gives the numbers that the kernel returns, if it returns any."""
+        """Run a ``prepared_call.Call``; gives the numbers that the kernel returns, if it returns any."""
 
     def close(self) -> None:
         """Free what the executable owns."""
