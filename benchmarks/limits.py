@@ -76,10 +76,6 @@ _WHY = {
         "the grid lies in the L2 cache, where 128 x 2 threads of 4 planes each are C's best; qgraph's shape looks at no "
         "cache. That this is all is a guess"
     ),
-    ("rules", "tiles: 320", ""): (
-        "arrays that are too small for tiles had slower loops beside them. A call with such arrays runs a plan without tiles "
-        "now, which this run did not have"
-    ),
     ("overlapped_tiles", "jacobi, 2048", ""): "it is not known why; at 4096 and 8192 the C is behind",
     ("overlapped_tiles", "averaged, 256", ""): (
         "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, with up to four, whose "
