@@ -62,6 +62,9 @@ _MOST_LIGHT = 3
 # Those of a grid that note when they have ended.
 _LAST_BLOCKS = 32
 _STAMPED = "_stamped"
+_FIRST_BLOCK = " and ".join(f"_cuda.blockIdx.{axis} == 0" for axis in "xyz")
+# The thread of a block that reads the clock for a profile: its warp has often nothing else to do.
+_LAST_THREAD = " and ".join(f"_cuda.threadIdx.{axis} == _cuda.blockDim.{axis} - 1" for axis in "xyz")
 
 
 class Kernels:
@@ -265,11 +268,11 @@ class Kernels:
         return kernel_code(self._program, task, task.name, parameters, body, {**names, **_stamp_names(node)}, node.tasks)
 
     def _stamp(self, node: Node) -> Statements:
-        """For a profile the first thread of a kernel notes the time."""
+        """For a profile one thread of the first block notes the time."""
         if not node.stamp:
             return []
         lines = stamp_lines(node.stamp, alone=False, gaps=self._gaps)
-        stamp = generated(f"if {_first_of('threadIdx', 'blockIdx')}:", *indented(lines))
+        stamp = generated(f"if {_FIRST_BLOCK} and {_LAST_THREAD}:", *indented(lines))
         return [*stamp, *generated(f"{_STAMPED} = True")] if node.ends else stamp
 
     def _blocks(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
@@ -335,14 +338,14 @@ def _with_decision(node: Node, change: Callable[[Task], Task]) -> Node:
 
 
 def _with_end(node: Node, body: Statements) -> Statements:
-    """The body of a kernel; for a profile with launch gaps the first thread of each of its last blocks notes when it ends."""
+    """The body of a kernel; for a profile with launch gaps a thread of each of its last blocks notes when it ends."""
     if not node.ends:
         return body
     x, y, z = (f"_cuda.blockIdx.{axis}" for axis in "xyz")
     columns, rows, layers = (f"_cuda.gridDim.{axis}" for axis in "xyz")
     last = f"{x} + {columns} * ({y} + {rows} * {z}) >= {columns} * {rows} * {layers} - {_LAST_BLOCKS}"
     # A copy of a body whose guard stops it notes nothing.
-    first = f"if {_STAMPED} and {_first_of('threadIdx')}:"
+    first = f"if {_STAMPED} and {_LAST_THREAD}:"
     lines = (first, f"    if {last}:", f"        _atomic_max({WORDS}, {ENDED}, _clock())")
     returns = _BeforeReturns(lambda: generated(*lines))
     return [*generated(f"{_STAMPED} = False"), *returns.visit(ast.Module([*body], [])).body, *generated(*lines)]
@@ -356,10 +359,6 @@ class _BeforeReturns(ast.NodeTransformer):
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         return [*self._statements(), node]
-
-
-def _first_of(*kinds: str) -> str:
-    return f"{' + '.join(f'_cuda.{kind}.{axis}' for kind in kinds for axis in 'xyz')} == 0"
 
 
 def _stamp_names(node: Node) -> Globals:
