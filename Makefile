@@ -78,6 +78,8 @@ OPT := 0
 PYTEST = -m pytest -q -n auto --dist worksteal
 # Several test processes share the cores: a thread that waits for others sleeps instead of spinning.
 ON_CPU := env -u QGRAPH_BACKEND OMP_WAIT_POLICY=passive
+# Of a test with many parameters the simulator takes so many sets, where the CPU takes all; `make test-all` has all on both.
+PARAMETERS := 3
 # Numba's simulator is chosen before numba is first imported, so it has a process of its own.
 ON_SIM := QGRAPH_BACKEND=sim
 
@@ -89,7 +91,7 @@ IN_BLOCKS := $(addprefix tests/lowering/loops/,test_tiles_in_blocks.py test_stre
 
 test: $(READY_DEV)
 	$(ON_CPU) NUMBA_OPT=$(OPT) $(PY) $(PYTEST) $(TESTS) --ignore=tests/gpu $(WITHOUT)
-	$(if $(SIMULATED),$(ON_SIM) $(PY) $(PYTEST) $(SIMULATED) $(WITHOUT))
+	$(if $(SIMULATED),$(ON_SIM) $(PY) $(PYTEST) $(SIMULATED) $(WITHOUT) --parameters=$(PARAMETERS))
 
 test-all: $(READY_DEV)
 	$(ON_CPU) $(PY) $(PYTEST) tests/examples tests/properties $(COMMON)

@@ -50,8 +50,9 @@ TOLERANCES = {"float16": 4e-3, "float32": 1e-5, "complex64": 1e-5, "float64": 1e
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--update-goldens`` rewrites the expected messages of tests/diagnostics."""
+    """``--update-goldens`` rewrites the expected messages of tests/diagnostics; ``--parameters=3`` runs fewer tests."""
     parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files from what qgraph says now")
+    parser.addoption("--parameters", type=int, default=0, help="run a test with so many of its sets of parameters; 0: all")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,15 +88,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("backend", backends(), indirect=True)
 
 
+# Behind -m and -k, which leave tests out, too.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In the simulator's process, leave out features that no backend runs, plans and messages: the other process has them."""
-    if not SIMULATED:
-        return
-    here = Path(__file__).parent / "features"
-    alike = [item for item in items if here in item.path.parents and "backend" not in item.fixturenames]  # type: ignore[attr-defined]
-    if alike:
-        config.hook.pytest_deselected(items=alike)
-        items[:] = [item for item in items if item not in alike]
+    kept = items
+    if SIMULATED:
+        here = Path(__file__).parent / "features"
+        kept = [item for item in kept if here not in item.path.parents or "backend" in item.fixturenames]  # type: ignore[attr-defined]
+    if config.option.parameters:
+        kept = _spread(kept, config.option.parameters)
+    left_out = set(items) - set(kept)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = kept
+
+
+def _spread(items: list[pytest.Item], most: int) -> list[pytest.Item]:
+    """Of each test the first and the last set of parameters, and others between them, ``most`` of them or all."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {each[k * (len(each) - 1) // max(most - 1, 1)] for each in tests.values() for k in range(most)}
+    return [item for item in items if item in kept]
 
 
 def pytest_collection_finish() -> None:

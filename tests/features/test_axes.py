@@ -38,9 +38,10 @@ def spreads(x: Any) -> Any:
 
 # With an axis of one element, in one type.
 REAL = [((2, 3, 4), "float32"), ((2, 3, 4), "int16"), pytest.param((5, 1, 2), "float64", marks=THOROUGH)]
+OTHER = [pytest.param((2, 3, 4), dtype, marks=THOROUGH) for dtype in ("complex64", "bool")]
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [*REAL, ((2, 3, 4), "complex64"), ((2, 3, 4), "bool")])
+@pytest.mark.parametrize(("shape", "dtype"), [*REAL, *OTHER])
 @pytest.mark.parametrize("function", [sums, others])
 def test_sums_along_axes(check: Any, function: Any, dtype: str, shape: tuple[int, ...]) -> None:
     if dtype == "complex64":

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from tests.conftest import thorough
 
 
 def padded(a: Any, x: Any, n: int, value: float) -> Any:
@@ -44,7 +45,7 @@ def differences(a: Any, x: Any, h: float) -> Any:
     return np.gradient(x), np.gradient(x, h), np.gradient(a, 0.5, axis=0) + np.gradient(a, h, axis=-1) * 2
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "complex128"])
+@pytest.mark.parametrize("dtype", ["float64", "int16", *thorough("float32", "complex128")])
 def test_gradients(check: Any, dtype: str) -> None:
     def args(n: int) -> tuple[Any, ...]:
         return (np.random.default_rng(0).random((n, 4)) * 50).astype(dtype), np.arange(n).astype(dtype) ** 2, 0.1
@@ -58,7 +59,7 @@ def vectors(r: Any, s: Any, c: Any) -> Any:
     return t, np.cross(s, c), np.cross(r[:, ::-1], s * 2), np.cross(c, c[::-1])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int32", "complex64"])
+@pytest.mark.parametrize("dtype", ["int32", "complex64", *thorough("float64")])
 def test_cross_products(check: Any, dtype: str) -> None:
     def args() -> tuple[Any, ...]:
         random = np.random.default_rng(1)
@@ -93,7 +94,7 @@ def sums(a: Any, b: Any, c: Any, x: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])
+@pytest.mark.parametrize("dtype", ["float64", "int64", *thorough("complex64")])
 def test_sums_over_labels(check: Any, dtype: str) -> None:
     def args() -> tuple[Any, ...]:
         random = np.random.default_rng(2)

@@ -132,7 +132,7 @@ def arrays_of(shape, dtype=np.int64):
     return [np.random.default_rng(k).integers(0, 5000, shape).astype(dtype) for k in range(2)]
 
 
-@pytest.mark.parametrize("function", [largest, *thorough(swapped, several, bodies_first, twice), around])
+@pytest.mark.parametrize("function", [largest, *thorough(swapped, several, bodies_first, twice, around)])
 def test_they_end_where_plain_loops_end(rig, function):
     kernel = rig.kernel(function, fuse=True)
     assert "iterations in two passes over memory" in str(kernel.plan(*arrays_of((9, 9)), np.zeros(2, int), 3, 9))
@@ -210,7 +210,7 @@ def a_norm(u, v, res, tol):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, *thorough(np.float64)])
-@pytest.mark.parametrize("function", [a_scalar, a_norm, *thorough(an_element)])
+@pytest.mark.parametrize("function", [a_norm, *thorough(a_scalar, an_element)])
 def test_floats(rig, function, dtype):
     fused, plain = (rig.kernel(function, fuse=fuse) for fuse in (True, False))
     for tol in (0.5, 0.1, 0.02, 0.01):

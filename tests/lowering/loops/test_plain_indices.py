@@ -9,6 +9,7 @@ import pytest
 
 import qgraph
 from qgraph.lowering.loops import overlapped_tiles
+from tests.conftest import thorough
 
 AROUND = [
     "i - 1 if i > 0 else u.shape[0] - 1",
@@ -59,9 +60,14 @@ def run(kernel, shape=(21, 17)):
     return "two passes over memory" in str(kernel.plan(*arrays, np.ones(shape[0], int), 31))
 
 
+# Each with a name for it, and some without one.
+CASES = [*((each, True) for each in AROUND), (AROUND[4], False), (AROUND[0], False)]
+
+
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize(("index", "named"), [*((each, True) for each in AROUND), *((each, False) for each in AROUND[::4])])
-def test_choices_that_go_around_run_in_tiles(index, named):
+@pytest.mark.parametrize("case", [CASES[0], CASES[8], *thorough(*CASES[1:8], CASES[9])])
+def test_choices_that_go_around_run_in_tiles(case):
+    index, named = case
     assert run(qgraph.kernel(backend="cpu", fuse=True)(stencil(index, named=named)))
 
 
