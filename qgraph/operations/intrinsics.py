@@ -311,7 +311,12 @@ def holds_vectors(array: Any) -> bool:
 
 
 def empty_sum(value: Any) -> Any:
-    """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too."""
+    """The number, of the type of ``value``, that changes no sum: of floats -0.0, since x + -0.0 is x for zeros too.
+
+    Of a vector or matrix, that of each component.
+    """
+    if isinstance(value, tuple):
+        return value.__class__(*map(empty_sum, value))
     zero = value.__class__(0)
     return zero if isinstance(value, numbers.Integral | np.bool_) else -zero
 
@@ -323,7 +328,9 @@ def summed(value: Any) -> Any:
 
 
 def empty_product(value: Any) -> Any:
-    """The number, of the type of ``value``, that changes no product."""
+    """The number, of the type of ``value``, that changes no product; of a vector or matrix, that of each component."""
+    if isinstance(value, tuple):
+        return value.__class__(*map(empty_product, value))
     return value.__class__(1)
 
 

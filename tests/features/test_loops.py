@@ -32,6 +32,23 @@ def test_start_stop_and_any_step(check, lo, hi, step):
     check(steps, lambda: (*(poisoned(20) for _ in range(5)), 20, lo, hi, step))
 
 
+def lengths(x, lo, hi, step):
+    n = len(range(lo, hi, step))
+    for i in range(x.shape[0]):
+        inside = range(i, hi)
+        x[i] = 100 * len(inside) + len(range(i, hi, step))
+        for k in inside:
+            x[i] += k
+    for i in range(len(range(lo, hi))):
+        x[i % x.shape[0]] = n
+    return n, len(range(hi))
+
+
+@pytest.mark.parametrize(("lo", "hi", "step"), [(0, 9, 1), (1, 8, 3), (8, 1, 3), (8, -1, -2), (5, -5, 2)])
+def test_lengths_of_ranges(check, lo, hi, step):
+    check(lengths, lambda: (np.zeros(9, int), lo, hi, step))
+
+
 def nothing_to_do(x, n, lo, hi):
     for i in range(0):
         x[i] = 1.0

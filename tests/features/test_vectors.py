@@ -202,6 +202,38 @@ def by_funcs(x, y, dt):
         x[i] += dt * force
 
 
+def attracted(x, y, forces, dt):
+    for i in range(x.shape[0]):
+        force = vec(0, 0, 0)
+        for j in range(y.shape[0]):
+            d = vec(y[j]) - vec(x[i])
+            force += d / (d @ d + 0.1)
+        forces[i] = dt * force
+
+
+def covered(x, y, forces, dt):
+    for i in range(x.shape[0]):
+        spread, scale = mat((dt, 0), (0, dt)), vec(1, dt)
+        for j in range(y.shape[0]):
+            if j != i:
+                spread = spread - mat((y[j, 0], y[i, 1]), (x[i, 2], y[j, 2])) * 0.5
+            scale *= vec(1 + 0.01 * y[j, 0], 1)
+        forces[i] = vec(spread[0, 0], spread[0, 1] * spread[1, 0], spread[1, 1]) + scale.norm()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 6, 90])
+@pytest.mark.parametrize("function", [attracted, covered])
+def test_an_inner_loop_adds_vectors_up(rig, function, n, dtype):
+    rig.check(function, lambda: (*rows(n, dtype), np.full((n, 3), POISON, dtype), 0.1), tolerance=1e-4)
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("function", [attracted, covered])
+def test_threads_that_share_a_loop_add_vectors_up(function):
+    assert "shfl.sync" in str(qgraph.kernel(function, backend="cuda").ptx(*rows(), rows()[0], 0.1, cc=(9, 0)))
+
+
 @qgraph.func
 def counted(v, k):
     if k > 2:

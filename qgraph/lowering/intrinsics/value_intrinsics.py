@@ -12,9 +12,11 @@ from numba.np.arrayobj import populate_array
 
 from qgraph.lowering.intrinsics.intrinsic import Intrinsic, cast_to_result, check_scalar, element, signature
 from qgraph.lowering.intrinsics.min_max_updates import check_kept, nearest
+from qgraph.lowering.intrinsics.vectors import by_component, check_number_or_vector
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.rounded_floats import unfit
 from qgraph.lowering.number_types.type_promotion import plain
+from qgraph.lowering.number_types.vectors import component_of, shape_of
 from qgraph.operations import intrinsics
 
 
@@ -118,7 +120,7 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> Intrinsic:
     number = -0.0 if name == "empty_sum" else 1.0
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        check_scalar(context, args[0])
+        check_number_or_vector(context, args[0])
         if isinstance(args[0], types.IntegerLiteral):
             # A literal, too: it takes the type of what it is combined with.
             return context.make_signature(types.literal(int(number)), args[0])
@@ -126,7 +128,9 @@ def empty_word(name: Literal["empty_sum", "empty_product"]) -> Intrinsic:
         return context.make_signature(value, value)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        kind = plain(sig.return_type)
+        kind = component_of(plain(sig.return_type))
+        if shape_of(sig.return_type) is not None:
+            return by_component(builder, lambda _: context.get_constant(kind, number), args[0])
         if isinstance(kind, types.Complex):
             result = context.make_complex(builder, kind)
             result.real = context.get_constant(kind.underlying_float, number)

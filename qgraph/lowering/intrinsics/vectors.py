@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils
 
-from qgraph.lowering.intrinsics.intrinsic import Intrinsic
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import is_integral, is_number, join_all, plain
 from qgraph.lowering.number_types.vectors import shape_of, type_of
@@ -67,6 +68,19 @@ def _vector(context: Any, builder: Any, result: Any, kinds: Sequence[Any], value
         values = [builder.extract_value(whole, at) for at in range(len(kinds))]
     cast = [context.cast(builder, value, kind, result.dtype) for value, kind in zip(values, kinds, strict=True)]
     return context.make_tuple(builder, result, cast)
+
+
+def check_number_or_vector(context: Any, item: Any) -> None:
+    """A typing error for what is no number, and no vector or matrix of numbers."""
+    if shape_of(item) is None:
+        check_scalar(context, item)
+
+
+def by_component(builder: Any, function: Callable[[ir.Value], ir.Value], value: ir.Value) -> ir.Value:
+    """``function`` of a number, or of each component of a vector or matrix, which is an array of LLVM's."""
+    if not isinstance(value.type, ir.ArrayType):
+        return function(value)
+    return cgutils.pack_array(builder, [by_component(builder, function, part) for part in cgutils.unpack_tuple(builder, value)])
 
 
 def system_word() -> Intrinsic:

@@ -8,8 +8,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from qgraph.lowering.intrinsics.intrinsic import Intrinsic, check_scalar
-from qgraph.lowering.intrinsics.vectors import Floats
+from qgraph.lowering.intrinsics.intrinsic import Intrinsic
+from qgraph.lowering.intrinsics.vectors import Floats, by_component, check_number_or_vector
 from qgraph.lowering.number_types.number_llvm import types
 from qgraph.lowering.number_types.type_promotion import plain
 from qgraph.operations.small_systems import (
@@ -45,10 +45,10 @@ def across_warps_word() -> Intrinsic:
 
 
 def _exchange(name: str, places: int, move: Callable[..., ir.Value]) -> Intrinsic:
-    """A number of another thread, which ``places`` integers tell: ``move`` gets it, for a complex number part by part."""
+    """A number of another thread, which ``places`` integers tell: ``move`` gets it, of complex ones and vectors each part."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        check_scalar(context, args[0])
+        check_number_or_vector(context, args[0])
         value = plain(args[0])
         return context.make_signature(value, value, *[types.int32] * places)
 
@@ -56,7 +56,7 @@ def _exchange(name: str, places: int, move: Callable[..., ir.Value]) -> Intrinsi
         value, *where = args
         kind = sig.args[0]
         if not isinstance(kind, types.Complex):
-            return move(builder, value, *where)
+            return by_component(builder, lambda part: move(builder, part, *where), value)
         number, result = context.make_complex(builder, kind, value), context.make_complex(builder, kind)
         result.real, result.imag = (move(builder, part, *where) for part in (number.real, number.imag))
         return result._getvalue()

@@ -33,6 +33,12 @@ def long_range(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.
     return state._getvalue()
 
 
+def length_of(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    """The emitter of ``len``."""
+    state = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
+    return trip_count(context, builder, sig, (state.start, state.stop, state.step))
+
+
 def iterator_of(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     """The emitter of its iterator."""
     state = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])

@@ -18,7 +18,7 @@ from qgraph.captured_state import numba_function
 from qgraph.compat import numba
 from qgraph.ir.functions import Function, ParallelFunction
 from qgraph.lowering.number_types.ambiguous_integers import Either, bare, beyond, on_a_path
-from qgraph.lowering.number_types.long_ranges import LongRange, iterator_of, next_of_range
+from qgraph.lowering.number_types.long_ranges import LongRange, iterator_of, length_of, next_of_range
 from qgraph.lowering.number_types.number_llvm import Emitter, half_truth, make_complex, types
 from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, unfit
 from qgraph.records import dataclass
@@ -232,6 +232,8 @@ class NumberTarget(_Context):
             return Emitted(self, found, sig.replace(return_type=plain(sig.return_type)))
         if fn == "getiter" and isinstance(sig.args[0], LongRange):
             return Emitted(self, iterator_of, sig)
+        if getattr(fn, "typing_key", None) is len and isinstance(sig.args[0], LongRange):
+            return Emitted(self, length_of, sig)
         if fn == "iternext" and self.libdevice and sig.args[0] in (types.range_iter32_type, types.range_iter64_type):
             return Emitted(self, next_of_range, sig)
         if _makes_complex(fn) and len(sig.args) == 2:
