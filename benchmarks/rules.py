@@ -160,7 +160,7 @@ def measure(quick: bool) -> Answer:
 def _both(program: _Program, folder: str, rounds: int) -> tuple[Timing, Timing]:
     """With its rule and without it. What a rule makes of a program is compiled once, whatever the size."""
     cache = f"{folder}/{program.rule}/{zlib.crc32(program.name.encode())}"
-    # The same arrays for both: on an H200 ten loops of 1,024 elements take 6.6 or 7.4 us, and the address of their array decides.
+    # The same arrays for both: on an H200 ten loops of 1,024 elements take 6.6 or 7.4 us, and the address decides.
     arrays = [qgraph.zeros(program.n, np.float32, backend=BACKEND) for _ in range(program.arrays)]
     measures = {}
     for name in ("with", "without"):

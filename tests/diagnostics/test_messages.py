@@ -5041,6 +5041,31 @@ def type_an_element_of_a_number_in_a_func():
     return kernel, (np.zeros(4), 2.5)
 
 
+@bad(TYPES)
+def type_an_array_is_printed():
+    def kernel(x):
+        print("the middle is", x[1:3])
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_vector_is_printed_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            print(i, qgraph.vec(x[i], 1.0))
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
+def print_with_a_separator():
+    def kernel(x):
+        print(x[0], x[1], sep=", ")
+
+    return kernel, (np.zeros(4),)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

@@ -55,6 +55,9 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
         )
     if callee is reversed:
         raise refused_reversed(scope, node)
+    if callee is print and node.keywords:
+        found = f"`{node.keywords[0].arg}` of `print` cannot be used in a kernel"
+        raise scope.error(found, node.keywords[0].value, "each call prints one line of what it is given, with spaces between")
     if callee is functools.reduce:
         raise scope.error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
     if hasattr(callee, "__qgraph_kernel__"):

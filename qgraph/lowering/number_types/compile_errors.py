@@ -64,6 +64,9 @@ _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
     "write others by components, v[0], m[0, 1]"
 )
+# What is said of values that `print` takes on some backends alone.
+NO_TEXT = "is printed in a kernel"
+_HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), and whole arrays after the call"
 _HINTS_BY_END = {
     _TUPLE_OF_TYPES: _HINT_TUPLE_OF_TYPES,
     _TESTED_TUPLE: _HINT_TESTED,
@@ -71,6 +74,7 @@ _HINTS_BY_END = {
     _TYPES_COMPARED: _HINT_DTYPE,
     _NO_ELEMENTS: _HINT_NO_ELEMENTS,
     _INDICES: _HINT_INDICES,
+    NO_TEXT: _HINT_NO_TEXT,
 }
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
