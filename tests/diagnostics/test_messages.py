@@ -5059,6 +5059,41 @@ def type_a_vector_is_printed_in_a_loop():
 
 
 @bad(SYNTAX)
+def return_of_a_range():
+    def kernel(x):
+        x[0] = 1
+        return range(3)
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_function_is_returned():
+    def kernel(x):
+        x[0] = 1
+        return len
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_method_is_returned():
+    def kernel(x):
+        return x.sum
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_an_integer_of_seventy_bits():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 2**70 - i
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
 def print_with_a_separator():
     def kernel(x):
         print(x[0], x[1], sep=", ")

@@ -873,3 +873,17 @@ def test_powers_of_what_is_never_negative_are_not_checked(check, rig):
     assert [intrinsics.real_power in each for each in words] == [False, True]
     with pytest.raises(qgraph.ArgumentError, match="a complex number in Python"):
         rig.run(rig.kernel(powers_of_what_may_be_negative), *arguments())
+
+
+WIDE = 10**12
+
+
+def large_literals(out):
+    out[0] = 2**70 >> 66
+    out[1] = 2**64 // 2**60 - 10**20 % 7
+    for i in range(2, out.shape[0]):
+        out[i] = (2**70 >> 66) + i + (10**30 // 10**29) - WIDE * WIDE // WIDE
+
+
+def test_integer_literals_of_any_size_are_pythons(check):
+    check(large_literals, lambda: (np.zeros(5, np.int64),))
