@@ -5093,6 +5093,48 @@ def type_an_integer_of_seventy_bits():
     return kernel, (np.zeros(4),)
 
 
+@bad(TYPES)
+def type_a_bound_is_none():
+    def kernel(x, n):
+        for i in range(1, n):
+            x[i] = 0
+
+    return kernel, (np.zeros(4), None)
+
+
+@bad(TYPES)
+def type_a_bound_is_a_text():
+    def kernel(x):
+        for i in qgraph.serial(range("4")):
+            x[i] = 0
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_one_of_several_returned_values():
+    def kernel(x):
+        return abs(-3), max(x[0], 1.0), min(x, key=abs)
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_method_that_arrays_have_elsewhere():
+    def kernel(x):
+        return x.item(2)
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
+def any_of_python():
+    def kernel(x):
+        return any(x)
+
+    return kernel, (np.zeros(4),)
+
+
 @bad(SYNTAX)
 def print_with_a_separator():
     def kernel(x):
