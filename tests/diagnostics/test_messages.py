@@ -5127,6 +5127,14 @@ def type_a_method_that_arrays_have_elsewhere():
     return kernel, (np.zeros(4),)
 
 
+@bad(TYPES)
+def type_of_a_loop_in_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]): x[i, 0] = 1  # noqa: E701  # fmt: skip
+
+    return kernel, (np.zeros(4),)
+
+
 @bad(SYNTAX)
 def any_of_python():
     def kernel(x):

@@ -887,3 +887,14 @@ def large_literals(out):
 
 def test_integer_literals_of_any_size_are_pythons(check):
     check(large_literals, lambda: (np.zeros(5, np.int64),))
+
+
+def truncated(x, out):
+    for i in range(x.shape[0]):
+        out[i] = math.trunc(x[i])
+
+
+def test_trunc_of_a_float32_is_its_integer_where_numpy_has_no_method(rig):
+    x, out = np.array([1.5, -2.5, 1e10], np.float32), np.zeros(3, np.int64)
+    rig.kernel(truncated)(x, out)
+    assert out.tolist() == [1, -2, 10**10]

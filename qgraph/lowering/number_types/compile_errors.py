@@ -319,7 +319,6 @@ def _same_file(left: str, right: str) -> bool:
 def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
     """The innermost statement that starts on ``line``, else the smallest one that covers it."""
     best: ast.stmt | None = None
-    beside: list[ast.stmt] = []
     for node in nodes_of(tree):
         if not isinstance(node, ast.stmt) or node is tree:
             continue
@@ -327,20 +326,12 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
             continue
         if best is None or _height(node) <= _height(best):
             best = node
-        if node.lineno == line and not getattr(node, "body", None):
-            beside.append(node)
     if best is None:
         return _line_span(file, line)
     if getattr(best, "body", None) and best.lineno == line:  # a compound statement: its first line
         column = getattr(best, "col_offset", 0)
         return Span(file, line, column, line, column + 1)
-    found = Span.of(best, file)
-    if best in beside:
-        # Which of several on one line it was, as of `return f(x), g(x)`, Numba does not say.
-        spans = [each for each in (Span.of(node, file) for node in beside) if each.end_line == found.end_line]
-        first, last = min(spans, key=lambda each: each.column), max(spans, key=lambda each: each.end_column)
-        return Span(file, first.line, first.column, last.end_line, last.end_column)
-    return found
+    return Span.of(best, file)
 
 
 def _height(node: ast.AST) -> int:
