@@ -29,7 +29,8 @@ def explained(plan: GraphPlan, fused: GraphPlan | None, host: Mapping[str, int],
     from qgraph.lowering.scalar_types import scalar_types
 
     program = plan.program
-    dtypes = scalar_types(program)
+    # What a call would refuse is refused here.
+    dtypes = scalar_types(program, every=True)
     wide = doubles(program, tuple(program.tasks()), dtypes)
     on_gpu = options.backend != "cpu"
     launches = _launches(plan, host, options, dtypes) if on_gpu else {}

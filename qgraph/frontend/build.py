@@ -29,7 +29,7 @@ from qgraph.frontend.products_of_loops import with_products
 from qgraph.frontend.statements import branches, loops, temporaries
 from qgraph.frontend.statements.inlining import enter_function, pruned
 from qgraph.frontend.statements.region import ArrayWords, Region, task_statements
-from qgraph.frontend.statements.returns import place_of_result
+from qgraph.frontend.statements.returns import place_of_result, value_of_result
 from qgraph.frontend.statements.task_builder import set_slot, small_task
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, StructType, Type
@@ -49,9 +49,9 @@ from qgraph.ir.program import (
     parts_of,
 )
 from qgraph.ir.slots import Slot
-from qgraph.ir.trees import load, parsed
+from qgraph.ir.trees import parsed
 from qgraph.operations.progress_ring import LAST, RUNS
-from qgraph.source import Span, nodes_of, standing_for
+from qgraph.source import Span, nodes_of
 from qgraph.stack import compiling
 
 
@@ -274,8 +274,7 @@ def _result(region: Region, scope: Scope, structure: Structure, parted: list[tup
     if isinstance(bound, (LeafRef, ViewRef)) and _is_copied(region.unit, bound):
         if isinstance(bound, ViewRef):
             parted.append((bound.leaf, place_of_result(scope, structure.name)))
-        part = ast.copy_location(load(structure.name), scope.source.tree)
-        bound = new_arrays.bind_copy(region, scope, standing_for(part, part, f"a part of {bound.leaf.path}"))
+        bound = new_arrays.bind_copy(region, scope, value_of_result(scope, structure.name))
     if (isinstance(bound, LeafRef) and bound.is_array) or isinstance(bound, ViewRef):
         return Result(leaf=_returned(region.unit, place_of_result(scope, structure.name), bound))
     if isinstance(bound, Poisoned) and not bound.number:
@@ -286,8 +285,7 @@ def _result(region: Region, scope: Scope, structure: Structure, parted: list[tup
             hint="return one array, at the end of the kernel: write the elements in the branches",
         )
     if not isinstance(bound, ScalarRef):
-        value = ast.copy_location(load(structure.name), scope.source.tree)
-        region.run(scope).assign(scope, structure.name, value)
+        region.run(scope).assign(scope, structure.name, value_of_result(scope, structure.name))
         bound = scope.names[structure.name]
         assert isinstance(bound, ScalarRef)
     return Result(bound.slot)

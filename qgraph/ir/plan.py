@@ -18,7 +18,6 @@ from typing import Literal
 from qgraph.ir import drawing
 from qgraph.ir.profile_places import WORDS
 from qgraph.ir.program import HOST, Branch, Effects, Loop, NodeRecord, Program, Task, effects_of
-from qgraph.ir.slots import name_of_slot
 from qgraph.ir.unrolling import ArraysOfCopies, CountedUnroll, HandedOn, Unrolling
 from qgraph.operations.intrinsics import LINE_WORDS
 from qgraph.records import dataclass
@@ -74,7 +73,10 @@ class Node:
     @property
     def title(self) -> str:
         """What it is called in print."""
-        return self.label if self.task is None or self.what is None else f"{self.label} ({self.kind})"
+        if self.task is not None:
+            return self.label if self.what is None else f"{self.label} ({self.kind})"
+        # Flags that the frontend adds for `break` and `continue` in device loops.
+        return re.sub(r"\.(broke|skipped)(\d+)_\d+", r"(\1 in the loop of line \2)", self.label)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -347,8 +349,9 @@ class GraphPlan:
 
     def slot_text(self, names: Iterable[str]) -> list[str]:
         """How the user writes what effects call ``names``, sorted. What decides a loop or branch has no name there."""
-        paths = {leaf.name: leaf.path for leaf in self.program.arrays_and_scalars}
-        return sorted({paths.get(name) or name_of_slot(name) for name in names})
+        told = {slot.name: slot.told for slot in self.program.slots}
+        told |= {leaf.name: leaf.path for leaf in self.program.arrays_and_scalars}
+        return sorted({told.get(name, name) for name in names})
 
     @compiling
     def to_dot(self) -> str:
@@ -393,8 +396,7 @@ class GraphPlan:
 
     def _block(self, node: Node) -> drawing.Block:
         kind: Literal["kernel", "control", "other"] = "kernel" if node.what is None else "other"
-        # Flags that the frontend adds for `break` and `continue` in device loops.
-        name = node.kind if node.task is not None else re.sub(rf"\.{_LEAVES}", r"(\1 in the loop of line \2)", node.label)
+        name = node.kind if node.task is not None else node.title
         rows = [drawing.Row(f"n{node.index} {name}", "title")]
         if node.control is not None:
             kind, rows = "control", [drawing.Row(f"n{node.index} {name}, line {node.span.line}", "title")]
@@ -443,7 +445,8 @@ _ROLES = {
     "bounds": "bounds of",
     "start": "start of",
 }
-_LEAVES = r"(broke|skipped)(\d+)_\d+"
+# What `break` and `continue` in device loops decide, as a slot tells it.
+_LEAVES = r"`(break|continue)` of line \d+"
 # Names on one edge.
 _MOST_NAMES = 6
 

@@ -37,19 +37,14 @@ class Slot:
     """A place in device scratch: a kernel scalar, a serial loop's variable, a condition, partial results of a reduction.
 
     ``index`` is its first 8-byte word, ``words`` how many it has. ``dtype`` is a NumPy dtype name, or empty for a kernel
-    scalar, whose type lowering infers from what is assigned to it.
+    scalar, whose type lowering infers from what is assigned to it. ``told`` is what plans call it: the user's name, or words.
     """
 
     index: int
     name: str
     dtype: str = "int64"
     words: int = 1
-
-
-def name_of_slot(name: str) -> str:
-    """How the user writes what a slot holds, which is called `_name_number`; of `_` there are underscores only."""
-    inside = name.strip("_")
-    return "_" if inside.isdigit() else inside.rpartition("_")[0] or name
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5041,6 +5041,116 @@ def type_an_element_of_a_number_in_a_func():
     return kernel, (np.zeros(4), 2.5)
 
 
+@bad(TYPES)
+def type_an_array_is_printed():
+    def kernel(x):
+        print("the middle is", x[1:3])
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_vector_is_printed_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            print(i, qgraph.vec(x[i], 1.0))
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
+def return_of_a_range():
+    def kernel(x):
+        x[0] = 1
+        return range(3)
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_function_is_returned():
+    def kernel(x):
+        x[0] = 1
+        return len
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_method_is_returned():
+    def kernel(x):
+        return x.sum
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_an_integer_of_seventy_bits():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 2**70 - i
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_bound_is_none():
+    def kernel(x, n):
+        for i in range(1, n):
+            x[i] = 0
+
+    return kernel, (np.zeros(4), None)
+
+
+@bad(TYPES)
+def type_a_bound_is_a_text():
+    def kernel(x):
+        for i in qgraph.serial(range("4")):
+            x[i] = 0
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_one_of_several_returned_values():
+    def kernel(x):
+        return abs(-3), max(x[0], 1.0), min(x, key=abs)
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_method_that_arrays_have_elsewhere():
+    def kernel(x):
+        return x.item(2)
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_of_a_loop_in_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]): x[i, 0] = 1  # noqa: E701  # fmt: skip
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
+def any_of_python():
+    def kernel(x):
+        return any(x)
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
+def print_with_a_separator():
+    def kernel(x):
+        print(x[0], x[1], sep=", ")
+
+    return kernel, (np.zeros(4),)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

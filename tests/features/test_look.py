@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -126,8 +127,61 @@ def test_a_plan_has_no_name_of_its_own_for_an_underscore():
             x, y = y, x
 
     text = str(steps.plan(np.zeros(4), np.zeros(4), 3))
-    assert "reads _, entered, left" in text
+    assert "reads _, iterations left, whether the loop was entered" in text
     assert "___" not in text
+
+
+def test_a_plan_says_in_words_what_nobody_gave_a_name():
+    @qgraph.kernel
+    def solve(x, n):
+        it = 0
+        while np.sum(x) < 100 and it < n:
+            for i in range(x.shape[0]):
+                x[i] += 1
+            if np.dot(x, x) > 50:
+                break
+            it += 1
+        for t in qgraph.serial(range(n)):
+            if x[t] > 1:
+                continue
+            for i in range(x.shape[0]):
+                x[i] += t
+        pair = (x[0], it)
+        return pair
+
+    plan = solve.plan(np.ones(4), 3)
+    line = plan.program.span.line
+    assert f"if not (skipped in the loop of line {line + 8})" in str(plan)
+    for text in (str(plan), str(solve.explain(np.ones(4), 3))):
+        assert f"reduction into `sum of line {line + 2}`" in text
+        assert f"reads dot of line {line + 5}" in text
+        assert "writes whether to go on" in text
+        assert f"`break` of line {line + 2}" in text
+        assert not re.search(r"\b[a-z]+\d+_\d+\b|\bagain\b|\bargument\d|(?<![\w.])_\w|\.skipped", text), text
+
+
+def test_what_a_call_refuses_for_its_types_looking_refuses_too():
+    @qgraph.kernel
+    def fill(x):
+        for i in range(4):
+            x[i, 0] = 1
+
+    @qgraph.kernel
+    def scaled(x, a):
+        for i in range(x.shape[0]):
+            x[i] *= a
+
+    for kernel, args in (
+        (fill, (np.ones(4),)),
+        (fill, ("ab",)),
+        (scaled, (np.ones(4), "ab")),
+        (scaled, (np.ones(4), np.ones(4))),
+    ):
+        with pytest.raises(qgraph.QGraphError) as called:
+            kernel(*args)
+        for look in (kernel.plan, kernel.explain):
+            with pytest.raises(type(called.value), match=re.escape(str(called.value))):
+                look(*args)
 
 
 def test_a_plan_says_what_each_task_reads_and_writes():

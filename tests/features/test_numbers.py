@@ -873,3 +873,28 @@ def test_powers_of_what_is_never_negative_are_not_checked(check, rig):
     assert [intrinsics.real_power in each for each in words] == [False, True]
     with pytest.raises(qgraph.ArgumentError, match="a complex number in Python"):
         rig.run(rig.kernel(powers_of_what_may_be_negative), *arguments())
+
+
+WIDE = 10**12
+
+
+def large_literals(out):
+    out[0] = 2**70 >> 66
+    out[1] = 2**64 // 2**60 - 10**20 % 7
+    for i in range(2, out.shape[0]):
+        out[i] = (2**70 >> 66) + i + (10**30 // 10**29) - WIDE * WIDE // WIDE
+
+
+def test_integer_literals_of_any_size_are_pythons(check):
+    check(large_literals, lambda: (np.zeros(5, np.int64),))
+
+
+def truncated(x, out):
+    for i in range(x.shape[0]):
+        out[i] = math.trunc(x[i])
+
+
+def test_trunc_of_a_float32_is_its_integer_where_numpy_has_no_method(rig):
+    x, out = np.array([1.5, -2.5, 1e10], np.float32), np.zeros(3, np.int64)
+    rig.kernel(truncated)(x, out)
+    assert out.tolist() == [1, -2, 10**10]

@@ -916,3 +916,13 @@ def until_nothing_is_left(x, m, n):
 def test_a_test_that_a_break_leaves_out_may_be_of_nothing(rig):
     for n in (1, 3):
         rig.check(until_nothing_is_left, lambda n=n: (np.ones(4), np.arange(4) > 0, n))
+
+
+def traces(a):
+    s = np.trace(a) + a.trace(1)
+    return s, np.trace(a @ a.T, offset=-1)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "float32", "float64", "complex128", "bool"])
+def test_traces_of_matrices(check, dtype):
+    check(traces, lambda: ((np.arange(6).reshape(2, 3) * 20).astype(dtype),))

@@ -383,3 +383,19 @@ def of_two_types(x):
 def test_a_func_returns_values_of_one_type(rig):
     with pytest.raises(qgraph.KernelTypeError, match="^a function returns values of several types: "):
         rig.run(rig.kernel(of_two_types), np.ones(3))
+
+
+def quotient_and_remainder(n, m):
+    return divmod(n, m)
+
+
+def quotient_from_a_branch(k):
+    if k[0] > 0:
+        return divmod(k[0], k[1])
+    return k[0], 0
+
+
+@pytest.mark.parametrize(("n", "m"), [(7, -2), (-7.5, 2)])
+def test_what_divmod_gives_is_returned_as_a_pair(check, n, m):
+    check(quotient_and_remainder, lambda: (n, m))
+    check(quotient_from_a_branch, lambda: (np.array([int(n), int(m)]),))

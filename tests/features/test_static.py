@@ -593,3 +593,32 @@ def indices_that_are_computed(fine, coarse):
 
 def test_elements_of_tuples_by_indices_that_are_computed(check) -> None:
     check(indices_that_are_computed, lambda: (tuple(np.arange(4.0) + k for k in range(3)), (np.ones(3), np.ones(2))))
+
+
+def of_any_axes(x):
+    s = 0.0
+    if x.ndim == 2:
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                x[i, j] += i * j
+        if len(x.shape) > 1:
+            return x[0, 1], 2
+    elif x.ndim == 1:
+        for i in range(x.shape[0]):
+            x[i] += i
+            s += x[i]
+    return s, 1
+
+
+def after_another_name(x):
+    if x.ndim == 1:
+        x = x[:, None]
+    if x.ndim >= 2 and x.shape[1] > 0:
+        for i in range(x.shape[0]):
+            x[i, 0] = -1
+
+
+@pytest.mark.parametrize("function", [of_any_axes, after_another_name])
+@pytest.mark.parametrize("shape", [(6,), (2, 3)], ids=str)
+def test_the_number_of_axes_is_known_without_static(check, function, shape):
+    check(function, lambda: (np.arange(6.0).reshape(shape),))

@@ -249,7 +249,7 @@ class _Finder(Combining):
         """A place as the user writes it."""
         if node is not None and key not in self.body.assigned:
             return user_text(node, self.facts.paths)
-        return re.sub(r"^_|_\d+$", "", self.body.assigned[key].name)
+        return self.body.assigned[key].told
 
     def _variable(self, key: str, local: str, node: ast.AST) -> Carried:
         element = None

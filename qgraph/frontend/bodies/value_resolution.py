@@ -39,7 +39,7 @@ from qgraph.frontend.names.call_binding import (
 from qgraph.frontend.names.global_table import Names
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
-from qgraph.frontend.names.static_eval import constant_of, known_test
+from qgraph.frontend.names.static_eval import constant_of, known_test, written_integer
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
@@ -215,7 +215,7 @@ class ValueResolution(ast.NodeTransformer):
         if isinstance(bound, (SlotRef, ScalarRef, HostExpr)) and bound.name:
             return standing_for(ast.fix_missing_locations(at(self._named(bound), node)), node)
         if isinstance(bound, ViewRef):
-            return self._view(bound, node)
+            return standing_for(self._view(bound, node), node)
         if isinstance(bound, HostExpr):
             return relocate(self._of_host(bound.expr, node), node)
         if isinstance(bound, Value):
@@ -371,7 +371,10 @@ class ValueResolution(ast.NodeTransformer):
         return one is not None and other is not None and same(one, other)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """An operator: a number of the host, or code that notes a fault where Python raises."""
+        """An operator: a number of the host, or code that notes a fault where Python raises; of literals what Python makes."""
+        written = written_integer(node)
+        if written is not None:
+            return standing_for(self._constant(written, node), node)
         power = self.power(node.left, node.right, node) if isinstance(node.op, ast.Pow) else None
         if power is not None:
             return power

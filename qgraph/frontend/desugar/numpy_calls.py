@@ -19,7 +19,7 @@ from qgraph.source import copied, nodes_of, standing_for
 _METHODS = {name: getattr(np, name) for name in ("cumsum", "cumprod", "argsort", "searchsorted", "squeeze", "trace", "dot")}
 # Functions of an array and an axis, which may have no name.
 _ALONG = (np.cumsum, np.cumprod, np.sort, np.argsort)
-_NAMES = {*_METHODS, *(function.__name__ for function in _ALONG)}
+_NAMES = {*_METHODS, "trace", *(function.__name__ for function in _ALONG)}
 
 
 def with_functions(scope: Scope, node: ast.stmt) -> ast.stmt:
@@ -53,7 +53,7 @@ class _Functions(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """A method of an array, as its function."""
         self.generic_visit(node)
-        return _with_named_axis(self._scope, self._with_function(node))
+        return _as_sum(self._scope, _with_named_axis(self._scope, self._with_function(node)))
 
     def _with_function(self, node: ast.Call) -> ast.Call:
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in _METHODS:
@@ -68,6 +68,18 @@ class _Functions(ast.NodeTransformer):
         assert isinstance(call, ast.Call)
         call.keywords = node.keywords
         return standing_for(at_place(call, node), node)
+
+
+def _as_sum(scope: Scope, node: ast.Call) -> ast.expr:
+    """``np.sum(np.diagonal(a, offset))`` for ``np.trace(a, offset)`` of a matrix, and any other call as it is."""
+    if not node.args or known_object(scope, node.func) is not np.trace or rank(scope, node.args[0]) != 2:
+        return node
+    if len(node.args) + len(node.keywords) > 2 or any(keyword.arg != "offset" for keyword in node.keywords):
+        return node
+    diagonal = word(scope, np.diagonal, *node.args)
+    assert isinstance(diagonal, ast.Call)
+    diagonal.keywords = node.keywords
+    return standing_for(at_place(word(scope, np.sum, diagonal), node), node)
 
 
 def _with_named_axis(scope: Scope, node: ast.Call) -> ast.Call:

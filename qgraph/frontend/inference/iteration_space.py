@@ -139,6 +139,12 @@ def refuse_array(scope: Scope, bound: ast.expr) -> None:
                 hint="range() takes integers: keep bounds in an integer array",
             )
     known = scope.static(bound) if isinstance(bound, (ast.Name, ast.Attribute)) else None
+    found = bound if isinstance(bound, ast.Constant) else known
+    if isinstance(found, (ast.Constant, Value)) and (found.value is None or isinstance(found.value, str | bytes)):
+        what = "None" if found.value is None else "a text"
+        raise KernelTypeError(
+            f"the bound `{as_written(bound)}` is {what}", scope.span(bound), hint="range() takes integers: pass a number"
+        )
     if isinstance(known, (LeafRef, ViewRef)) and isinstance(known.leaf.type, ArrayType):
         text, ndim = as_written(bound), rank(scope, bound)
         place = f"{text}[{', '.join('0' * ndim) or '()'}]"

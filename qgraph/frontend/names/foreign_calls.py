@@ -30,7 +30,10 @@ _PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
 # Functions of numbers that one backend or another has no code for.
 _LACKING = (np.ldexp, np.nextafter, np.spacing, np.logaddexp2, math.remainder, math.modf)
 _REFUSED_BUILTINS = frozenset(
-    {"open", "input", "eval", "exec", "getattr", "setattr", "globals", "locals", "vars", "type", "id"}
+    {
+        *("open", "input", "eval", "exec", "getattr", "setattr", "hasattr", "delattr", "callable", "globals", "locals", "vars"),
+        *("dir", "type", "id", "repr", "ascii", "format", "bin", "oct", "hex", "ord", "chr"),
+    }
 )
 
 
@@ -47,6 +50,7 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
             "compute it from the iteration's number, qgraph.random.normal(seed, i), or draw before the call and pass an array",
         )
     refuse_own_code(scope, callee, node)
+    _refuse_builtins(scope, callee, node, text)
     if is_one_of(callee, _LACKING):
         raise scope.error(
             f"`{text}()` is a function that not every backend has",
@@ -59,14 +63,26 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
         raise scope.error(f"`{text}()` cannot be used in a kernel", node, "write a loop over the values")
     if hasattr(callee, "__qgraph_kernel__"):
         raise scope.error(f"`{text}` is a kernel", node, "mark the function with @qgraph.func to call it from a loop")
-    if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
-        raise scope.error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
     if isinstance(callee, FunctionType) and not _known_module(callee) and not OPERATIONS.knows(callee):
         raise scope.error(
             f"`{text}` is a plain Python function",
             node,
             "mark it with @qgraph.func (or @numba.njit) to call it from a kernel",
         )
+
+
+def _refuse_builtins(scope: Scope, callee: object, node: ast.Call, text: str) -> None:
+    """Python's functions of objects and texts, and what of ``print`` is not everywhere."""
+    if callee is print and node.keywords:
+        found = f"`{node.keywords[0].arg}` of `print` cannot be used in a kernel"
+        raise scope.error(found, node.keywords[0].value, "each call prints one line of what it is given, with spaces between")
+    if callee is any or callee is all:
+        name = callee.__name__
+        raise scope.error(
+            f"`{text}()` of Python's goes over objects, which a kernel has none of", node, f"write np.{name}(...)"
+        )
+    if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
+        raise scope.error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
 
 
 def refused_reversed(scope: Scope, node: ast.Call) -> KernelSyntaxError:

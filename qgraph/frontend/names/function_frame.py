@@ -176,7 +176,7 @@ class Frame:
     def scalar(self, name: str) -> ScalarRef:
         """The kernel scalar ``name``: one slot, whatever the number of assignments."""
         if name not in self._scalars:
-            slot = self.unit.scalar(name.strip(ADDED).replace(ADDED, "_"))
+            slot = self.unit.scalar(name)
             self._scalars[name] = ScalarRef(slot.name, slot)
         return self._scalars[name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,23 @@ from qgraph.source import Span
 ADDED = "."
 # Names that mean the same in every function: the integers of views.
 SHARED = f"{ADDED}{ADDED}"
+# What plans call slots that no name of the user's stands for.
+_WORDS = {
+    "again": "whether to go on",
+    "branch": "which branch",
+    "left": "iterations left",
+    "runs": "iterations so far",
+    "failed": "whether a check failed",
+    "first": "the first error",
+    "published": "the progress",
+    "run": "the number of the launch",
+    "entered": "whether the loop was entered",
+    **dict.fromkeys(("start", "step", "count", "stop"), "bounds"),
+}
+_ADDED_NAME = re.compile(rf"{re.escape(ADDED)}+(?P<word>[a-z_]*[a-z])(?P<number>\d*)(_(?P<line>\d+))?(_\d+)?")
+# Of these the number is the line.
+_OF_LINE = {"broke": "`break`", "skipped": "`continue`", "subject": "subject of `match`", "tested": "the test"}
+_NO_LINE = {"at": "a bound", "argument": "what a func is given", "result": "the result", "returned": "whether it has returned"}
 
 
 def _with_ones(leaf: Leaf) -> tuple[ast.expr, ...]:
@@ -55,6 +73,19 @@ class KnownScalar:
     scope: Any
     value: ast.expr
     names: frozenset[str]
+
+
+def told_of(name: str) -> str:
+    """What plans call the kernel scalar ``name``: its name, `t[0]` for a part of a tuple, or words where nobody wrote it."""
+    if not name.startswith(ADDED):
+        return re.sub(r"\.(\d+)", r"[\1]", name)
+    match = _ADDED_NAME.fullmatch(name)
+    if match is None:
+        return name.strip(ADDED)
+    word, line = match["word"], match["line"]
+    if word in _OF_LINE:
+        word, line = _OF_LINE[word], match["number"]
+    return f"{word.replace('_', ' ')} of line {line}" if line else _NO_LINE.get(word, word)
 
 
 class ProgramBuilder:
@@ -146,18 +177,18 @@ class ProgramBuilder:
         count = self._task_names[base]
         return base if count == 1 else f"{base}_{count - 1}"
 
-    def slot(self, name: str, dtype: str = "int64", words: int = 1) -> Slot:
-        """A new scratch slot; ``name`` is made unique and cannot be a user's name."""
+    def slot(self, name: str, dtype: str = "int64", words: int = 1, told: str = "") -> Slot:
+        """A new scratch slot; ``name`` is made unique and cannot be a user's name. Plans call it ``told``, or by ``_WORDS``."""
         # What has several words may hold complex128, which has two.
         self._words += self._words % 2 if words > 1 else 0
-        slot = Slot(self._words, f"_{name}_{len(self.slots)}", dtype, words)
+        slot = Slot(self._words, f"_{name}_{len(self.slots)}", dtype, words, told or _WORDS.get(name, name))
         self.slots.append(slot)
         self._words += words
         return slot
 
     def scalar(self, name: str) -> Slot:
-        """A new kernel scalar, of a type that lowering infers: there is room for any."""
-        return self.slot(name, "", 2)
+        """A new kernel scalar for a name, of a type that lowering infers: there is room for any."""
+        return self.slot(name.strip(ADDED).replace(ADDED, "_"), "", 2, told_of(name))
 
     @cached_property
     def failed(self) -> Slot:
@@ -192,7 +223,7 @@ class ProgramBuilder:
 
     def selection(self, path: str, leaves: tuple[Leaf, ...]) -> Leaf:
         """A new name for one of ``leaves``, arrays of one type, as a number in a slot tells; it is a leaf itself."""
-        slot = self.slot(f"which_{path}")
+        slot = self.slot(f"which_{path}", told=f"which array {path} is")
         leaf = Leaf(self.array_name(path), path, leaves[0].type)
         self.leaves[leaf.name] = leaf
         self.selections[leaf.name] = Selection(leaf.name, slot, tuple(each.name for each in leaves))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FunctionType
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 from qgraph import language
 from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, part_of
+from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, ViewRef, part_of
 from qgraph.ir.argument_types import ArrayType, StructType
 from qgraph.ir.trees import load
 from qgraph.source import as_written, copied, nodes_of
@@ -37,6 +38,31 @@ class Names(Protocol):
         """``compute`` must give ``value`` at each call."""
 
 
+_OF_INTEGERS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+}
+_ORDERS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+# Of exponents and shifts.
+_MOST_BITS = 256
+
+
 def constant_of(node: ast.expr) -> int | None:
     """The integer that is written, if it is one."""
     try:
@@ -44,6 +70,26 @@ def constant_of(node: ast.expr) -> int | None:
     except ValueError:
         return None
     return value if type(value) is int else None
+
+
+def written_integer(node: ast.expr) -> int | None:
+    """The integer that an expression of integer literals is, of any size as Python's; None of another one."""
+    match node:
+        case ast.Constant(value=value):
+            return value if type(value) is int else None
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = written_integer(operand)
+            return None if inner is None else -inner
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OF_INTEGERS:
+            # What is longest stands to the left.
+            second = written_integer(right)
+            first = None if second is None else written_integer(left)
+            if first is None or second is None:
+                return None
+            if isinstance(op, (ast.Pow, ast.LShift, ast.RShift)) and not 0 <= second <= _MOST_BITS:
+                return None
+            return None if isinstance(op, (ast.FloorDiv, ast.Mod)) and not second else _OF_INTEGERS[type(op)](first, second)
+    return None
 
 
 def is_static_call(scope: Names, node: ast.AST) -> bool:
@@ -120,7 +166,7 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
 
 
 def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
-    """The outcome of ``x is None``, or of a comparison of strings that are known."""
+    """The outcome of ``x is None``, or of a comparison of strings that are known, or of the number of an array's axes."""
     match node:
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
             bound = scope.static(left)
@@ -133,7 +179,25 @@ def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
             one, other = (each.value if isinstance(each, Value | ast.Constant) else None for each in known)
             if isinstance(one, str) and isinstance(other, str):
                 return (one == other) == isinstance(op, ast.Eq)
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(number))]) if type(op) in _ORDERS:
+            axes = _axes(scope, left)
+            return None if axes is None else _ORDERS[type(op)](axes, number)
     return None
+
+
+def _axes(scope: Names, node: ast.expr) -> int | None:
+    """How many axes an array has of which ``node`` asks for that, ``x.ndim`` or ``len(x.shape)``."""
+    match node:
+        case ast.Attribute(value=ast.Name() as array, attr="ndim"):
+            bound = scope.static(array)
+        case ast.Call(func=ast.Name() as called, args=[ast.Attribute(value=ast.Name() as array, attr="shape")], keywords=[]):
+            known = scope.static(called)
+            bound = scope.static(array) if isinstance(known, Value) and known.value is len else None
+        case _:
+            return None
+    if isinstance(bound, ViewRef):
+        return len(bound.along)
+    return bound.leaf.type.ndim if isinstance(bound, LeafRef) and isinstance(bound.leaf.type, ArrayType) else None
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -143,7 +207,8 @@ def _is_text(node: ast.expr) -> bool:
 def known_test(scope: Names, node: ast.expr) -> bool | None:
     """The outcome of a test that is decided at compile time, else None.
 
-    That is ``static(...)``, ``x is None`` for an argument or a constant, and ``x.dtype.kind == "f"``, with `not`, `and`, `or`.
+    That is ``static(...)``, ``x is None`` for an argument or a constant, ``x.dtype.kind == "f"``, ``x.ndim == 2``; with `not`,
+    `and`, `or`.
     """
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):

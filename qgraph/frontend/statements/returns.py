@@ -11,7 +11,7 @@ from typing import Any
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.inference.ranks import known_object, rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
 from qgraph.frontend.names.definite_assignment import matches_all
 from qgraph.frontend.names.foreign_calls import fields_of, given_fields
@@ -65,6 +65,14 @@ def place_of_result(scope: Scope, name: str) -> Span:
     """Where the function of ``scope`` returns what it calls ``name``; its first line where no `return` says so."""
     found = None if scope.frame is None else scope.frame.returned_as(name)
     return scope.source.span if found is None else scope.span(found)
+
+
+def value_of_result(scope: Scope, name: str) -> ast.expr:
+    """The result ``name``, at the place and with the text of what the function of ``scope`` returns for it."""
+    found = None if scope.frame is None else scope.frame.returned_as(name)
+    if found is None:
+        return ast.copy_location(load(name), scope.source.tree)
+    return standing_for(ast.copy_location(load(name), found), found)
 
 
 def makes_tuple(scope: Scope, value: ast.expr) -> bool:
@@ -156,7 +164,7 @@ def _never(_node: ast.For) -> bool:
     return False
 
 
-_RETURNED = f"{ADDED}returned"
+_RETURNED, _RESULT = f"{ADDED}returned", f"{ADDED}result"
 
 
 class _Returns:
@@ -218,7 +226,7 @@ class _Returns:
         """The shape of what ``node`` returns; None for a bare return."""
         if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
             return None
-        return self._shape(node.value, f"{ADDED}result")
+        return self._shape(node.value, _RESULT)
 
     def _shape(self, value: ast.expr, name: str) -> Structure:
         parts = self._parts(value)
@@ -229,6 +237,8 @@ class _Returns:
             body = self._shape(value.body, name)
             return body if body.cls is not None else self._shape(value.orelse, name)
         if isinstance(value, ast.Call):
+            if name == _RESULT and known_object(self._scope, value.func) is divmod and not self._is_local(value.func):
+                return Structure("", tuple, (Structure(f"{name}0"), Structure(f"{name}1")))
             made = _structure_of_call(self._frame.unit, self._scope, value)
             return Structure(name) if made is None else made.renamed(name)
         bound = self._bound(value)

@@ -58,7 +58,11 @@ class SerialRun:
         targets: list[ast.expr] = [stored(ref.name) for ref in refs]
         target = targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())
         whole = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-        self._add(ast.Assign([target], whole), values[0])
+        # Of all of them, in whatever order they stand.
+        place = ast.copy_location(ast.Pass(), values[0])
+        place.end_lineno, place.end_col_offset = values[-1].end_lineno, values[-1].end_col_offset
+        in_order = (place.end_lineno or 0, place.end_col_offset or 0) > (place.lineno, place.col_offset)
+        self._add(ast.Assign([target], whole), place if in_order else values[0])
         for name, ref in zip(names, refs, strict=True):
             self._bind(scope, name, ref)
 

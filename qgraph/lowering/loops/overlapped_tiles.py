@@ -35,7 +35,7 @@ from qgraph.ir.program import (
     TaskStatement,
     Temporary,
 )
-from qgraph.ir.slots import Slot, name_of_slot
+from qgraph.ir.slots import Slot
 from qgraph.ir.trees import load, parsed
 from qgraph.ir.verdicts import Verdict
 from qgraph.lowering.codegen.generated_names import SLOTS, place_at, walk
@@ -145,7 +145,7 @@ class _Tiler:
 
     def _as_written(self, reason: str) -> str:
         """``reason`` with the user's names for arrays and kernel scalars; an index that nobody wrote has none."""
-        names = {slot.name: name_of_slot(slot.name) for slot in self._program.slots}
+        names = {slot.name: slot.told for slot in self._program.slots}
         names |= {leaf.name: leaf.path for leaf in self._program.arrays_and_scalars}
         text = re.sub(r"\w+", lambda found: names.get(found[0], found[0]), reason)
         return re.sub(r"the index `[^`]*\b_\w[^`]*`", "an index", text)

@@ -67,6 +67,9 @@ def _computed(kind: type, function: Callable[..., Any], instead: Callable[..., A
 
 def _whole(function: Callable[..., Any], *operands: Any) -> Any:
     """The integer that ``function`` makes of a float: of one that 64 bits do not hold that which the machine makes."""
+    if function is math.trunc and isinstance(operands[0], np.floating):
+        # Only a float64 has the method that it asks for.
+        function = builtins.int
     try:
         found = function(*operands)
         if type(found) is not int or not isinstance(operands[0], float | np.floating) or -(2**63) <= found < 2**63:

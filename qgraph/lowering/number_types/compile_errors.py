@@ -39,7 +39,20 @@ _HINT_TUPLE_OF_TYPES = (
 _TESTED = re.compile(r"contains\(Tuple\((?P<parts>[^()]*)\)")
 _TESTED_TUPLE = "is what a number is looked for in"
 _HINT_TESTED = "write the tuple where it is tested, `t in (a, b)`, and give what functions compute a name before: t = f(x)"
-_ARRAY_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not array\(")
+_AS_SCALAR = re.compile(r"(?P<found>a kernel scalar holds a number, not )(?P<type>\w+|\.\.\.).*")
+# What is no number, by how Numba's names of types begin.
+_NO_NUMBERS = {
+    "array": "an array",
+    "unicode_type": "a text",
+    "UniTuple": "a tuple",
+    "Tuple": "a tuple",
+    "BoundFunction": "a method",
+    "dtype": "a dtype",
+    "class": "a type",
+    "slice": "a slice",
+    "none": "None",
+}
+_ARRAY_AS_SCALAR = "a kernel scalar holds a number, not an array"
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
 _OF_VECTOR = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<kind>vec|mat)(?P<shape>[\dx]+)\(.*")
@@ -64,6 +77,12 @@ _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
     "write others by components, v[0], m[0, 1]"
 )
+# What is said of values that `print` takes on some backends alone.
+NO_TEXT = "is printed in a kernel"
+_HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), and whole arrays after the call"
+_TOO_LARGE = re.compile(r"Int value is too large: (?P<value>-?\d+)")
+_WIDE = "does not fit 64 bits"
+_HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or let numbers stay smaller"
 _HINTS_BY_END = {
     _TUPLE_OF_TYPES: _HINT_TUPLE_OF_TYPES,
     _TESTED_TUPLE: _HINT_TESTED,
@@ -71,6 +90,8 @@ _HINTS_BY_END = {
     _TYPES_COMPARED: _HINT_DTYPE,
     _NO_ELEMENTS: _HINT_NO_ELEMENTS,
     _INDICES: _HINT_INDICES,
+    NO_TEXT: _HINT_NO_TEXT,
+    _WIDE: _HINT_WIDE,
 }
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
@@ -120,7 +141,7 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 def _hint(found: str) -> str:
     if messages.WITHOUT_AXES.search(found):
         return _HINT_ELEMENT
-    if _ARRAY_AS_SCALAR.search(found) or found.endswith(_STORED):
+    if found == _ARRAY_AS_SCALAR or found.endswith(_STORED):
         return _HINT_ARRAY
     if _VECTOR_AS_SCALAR.search(found):
         return _HINT_VECTOR
@@ -142,6 +163,12 @@ def _of_vectors(found: str) -> str:
     """``found``, where it is of an attribute of a vector or matrix, or of a number, without Numba's name for its type."""
     if _OF_NUMBER.fullmatch(found):
         return _NO_ELEMENTS
+    match = _AS_SCALAR.fullmatch(found)
+    if match is not None and match["type"] in _NO_NUMBERS:
+        return match["found"] + _NO_NUMBERS[match["type"]]
+    match = _TOO_LARGE.fullmatch(found)
+    if match is not None:
+        return f"the integer {match['value']} {_WIDE}"
     match = _TOO_MANY.fullmatch(found)
     if match is not None:
         return f"{match['given']} {_INDICES}"
@@ -236,6 +263,9 @@ def _of_several_types(found: str) -> str:
 
 
 def _name(type_text: str) -> str:
+    method = re.match(r"BoundFunction\(\w+\.(?P<name>\w+) for (?P<of>\w+)", type_text)
+    if method:
+        return f"the method `{method['name']}` of {_NO_NUMBERS.get(method['of'], 'a number')}"
     match = messages.TYPE_NAME.search(type_text)
     # Operators have the names of Python's functions, of which those that are keywords end with an underscore.
     return match["name"].rstrip("_") if match else type_text

@@ -18,6 +18,7 @@ from qgraph.captured_state import numba_function
 from qgraph.compat import numba
 from qgraph.ir.functions import Function, ParallelFunction
 from qgraph.lowering.number_types.ambiguous_integers import Either, bare, beyond, on_a_path
+from qgraph.lowering.number_types.compile_errors import NO_TEXT
 from qgraph.lowering.number_types.long_ranges import LongRange, iterator_of, length_of, next_of_range
 from qgraph.lowering.number_types.number_llvm import Emitter, half_truth, make_complex, types
 from qgraph.lowering.number_types.rounded_floats import Rounded, meeting, unfit
@@ -148,6 +149,8 @@ class NumberTyping(_Context):
         """Numba's hook: the signature of a call. Adds ``numpy.complex64(real, imaginary)``, which Numba lacks."""
         if not isinstance(func, DeviceFunction | OperationType):
             args = tuple(map(bare, args))
+        if func == "print_item" and not _has_text(args[0]):
+            raise self.typing_error(f"{_kind_of(args[0])} {NO_TEXT}")
         if any(isinstance(arg, Rounded) for arg in args):
             args = self._of_rounded(func, args)
         if _makes_complex(func) and len(args) == 2 and not kws:
@@ -283,6 +286,19 @@ def _implementation(template: Any, args: tuple[Any, ...], kws: Mapping[str, Any]
         if inspect.isfunction(found):
             return found
     return None
+
+
+def _has_text(item: Any) -> bool:
+    """Whether every backend can print a value of this type."""
+    if isinstance(item, types.BaseTuple):
+        return not isinstance(item, types.BaseNamedTuple) and all(map(_has_text, item.types))
+    return isinstance(item, types.Boolean | types.Integer | types.Float | types.UnicodeType | types.StringLiteral)
+
+
+def _kind_of(item: Any) -> str:
+    if isinstance(item, types.Array):
+        return "an array"
+    return "a complex number" if isinstance(item, types.Complex) else "what is neither a number nor a text"
 
 
 def _makes_complex(item: Any) -> bool:
