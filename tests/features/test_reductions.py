@@ -920,7 +920,7 @@ def test_a_test_that_a_break_leaves_out_may_be_of_nothing(rig):
 
 def traces(a):
     s = np.trace(a) + a.trace(1)
-    return s, np.trace(a @ a.T, offset=-1)
+    return s, np.trace(a.T * 2, offset=-1)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int8", "float32", "float64", "complex128", "bool"])
