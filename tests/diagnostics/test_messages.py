@@ -5093,6 +5093,15 @@ def type_an_integer_of_seventy_bits():
     return kernel, (np.zeros(4),)
 
 
+@bad(SYNTAX)
+def an_integer_of_a_hundred_thousand_bits():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = (1 << 100_000) % 7
+
+    return kernel, (np.zeros(4),)
+
+
 @bad(TYPES)
 def type_a_bound_is_none():
     def kernel(x, n):

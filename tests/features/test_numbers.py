@@ -879,7 +879,7 @@ WIDE = 10**12
 
 
 def large_literals(out):
-    out[0] = 2**70 >> 66
+    out[0] = (2**70 >> 66) + (2**300 >> 298) + (1 << 300 >> 299)
     out[1] = 2**64 // 2**60 - 10**20 % 7
     for i in range(2, out.shape[0]):
         out[i] = (2**70 >> 66) + i + (10**30 // 10**29) - WIDE * WIDE // WIDE

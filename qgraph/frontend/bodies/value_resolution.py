@@ -372,7 +372,12 @@ class ValueResolution(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator: a number of the host, or code that notes a fault where Python raises; of literals what Python makes."""
-        written = written_integer(node)
+        try:
+            written = written_integer(node)
+        except OverflowError:
+            raise self._scope.error(
+                "an integer of more than 65,536 bits", node, "write a float, or the number that it gives"
+            ) from None
         if written is not None:
             return standing_for(self._constant(written, node), node)
         power = self.power(node.left, node.right, node) if isinstance(node.op, ast.Pow) else None

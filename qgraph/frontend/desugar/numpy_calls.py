@@ -19,7 +19,7 @@ from qgraph.source import copied, nodes_of, standing_for
 _METHODS = {name: getattr(np, name) for name in ("cumsum", "cumprod", "argsort", "searchsorted", "squeeze", "trace", "dot")}
 # Functions of an array and an axis, which may have no name.
 _ALONG = (np.cumsum, np.cumprod, np.sort, np.argsort)
-_NAMES = {*_METHODS, "trace", *(function.__name__ for function in _ALONG)}
+_NAMES = {*_METHODS, *(function.__name__ for function in _ALONG)}
 
 
 def with_functions(scope: Scope, node: ast.stmt) -> ast.stmt:

@@ -59,8 +59,8 @@ _ORDERS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-# Of exponents and shifts.
-_MOST_BITS = 256
+# Of what powers and shifts of literals make.
+_MOST_BITS = 1 << 16
 
 
 def constant_of(node: ast.expr) -> int | None:
@@ -73,7 +73,11 @@ def constant_of(node: ast.expr) -> int | None:
 
 
 def written_integer(node: ast.expr) -> int | None:
-    """The integer that an expression of integer literals is, of any size as Python's; None of another one."""
+    """The integer that an expression of integer literals is, as Python's; None of another one, and where Python raises.
+
+    Raises:
+        OverflowError: a power or shift in it has more than 65,536 bits.
+    """
     match node:
         case ast.Constant(value=value):
             return value if type(value) is int else None
@@ -81,14 +85,19 @@ def written_integer(node: ast.expr) -> int | None:
             inner = written_integer(operand)
             return None if inner is None else -inner
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OF_INTEGERS:
-            # What is longest stands to the left.
+            # Long expressions are long to the left.
             second = written_integer(right)
             first = None if second is None else written_integer(left)
             if first is None or second is None:
                 return None
-            if isinstance(op, (ast.Pow, ast.LShift, ast.RShift)) and not 0 <= second <= _MOST_BITS:
+            if isinstance(op, ast.Pow | ast.LShift | ast.RShift) and second < 0:
                 return None
-            return None if isinstance(op, (ast.FloorDiv, ast.Mod)) and not second else _OF_INTEGERS[type(op)](first, second)
+            if isinstance(op, ast.FloorDiv | ast.Mod) and not second:
+                return None
+            bits = {ast.Pow: first.bit_length() * second, ast.LShift: first.bit_length() + second}
+            if bits.get(type(op), 0) > _MOST_BITS:
+                raise OverflowError
+            return _OF_INTEGERS[type(op)](first, second)
     return None
 
 
