@@ -170,20 +170,14 @@ class Introspection(Generic[Parameters, Result]):
             return result
 
     @raises_to_user
-    @compiling
     def plan(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphPlan:
         """The graph for these arguments, before it is built; needs no GPU, and runs nothing.
 
-        It is that of CUDA, but for a kernel that was decorated with ``backend="cpu"``. Types with which a call is refused are
-        refused here, too.
+        It is that of CUDA, but for a kernel that was decorated with ``backend="cpu"``.
         """
-        from qgraph.lowering.scalar_types import scalar_types
-
         backend = "cpu" if self.options.backend == "cpu" else "cuda"
         variant, leaves = self._describe_only(self._bind(args, kwargs), backend)
-        plan = variant.plan_of(leaves)
-        scalar_types(plan.program, every=True)
-        return plan
+        return variant.plan_of(leaves)
 
     @raises_to_user
     def ptx(self, *args: Any, cc: tuple[int, int] = (9, 0), **kwargs: Any) -> dict[str, str]:

@@ -29,8 +29,7 @@ def explained(plan: GraphPlan, fused: GraphPlan | None, host: Mapping[str, int],
     from qgraph.lowering.scalar_types import scalar_types
 
     program = plan.program
-    # What a call would refuse is refused here.
-    dtypes = scalar_types(program, every=True)
+    dtypes = scalar_types(program)
     wide = doubles(program, tuple(program.tasks()), dtypes)
     on_gpu = options.backend != "cpu"
     launches = _launches(plan, host, options, dtypes) if on_gpu else {}
