@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import enum
-import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FunctionType
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, ViewRef, part_of
 from qgraph.ir.argument_types import ArrayType, StructType
 from qgraph.ir.trees import load
+from qgraph.operations.table import OPERATIONS
 from qgraph.source import as_written, copied, nodes_of
 
 
@@ -38,27 +38,6 @@ class Names(Protocol):
         """``compute`` must give ``value`` at each call."""
 
 
-_OF_INTEGERS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-}
-_ORDERS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 # Of what powers and shifts of literals make.
 _MOST_BITS = 1 << 16
 
@@ -84,7 +63,7 @@ def written_integer(node: ast.expr) -> int | None:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             inner = written_integer(operand)
             return None if inner is None else -inner
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OF_INTEGERS:
+        case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.Div | ast.MatMult):
             # Long expressions are long to the left.
             second = written_integer(right)
             first = None if second is None else written_integer(left)
@@ -97,7 +76,8 @@ def written_integer(node: ast.expr) -> int | None:
             bits = {ast.Pow: first.bit_length() * second, ast.LShift: first.bit_length() + second}
             if bits.get(type(op), 0) > _MOST_BITS:
                 raise OverflowError
-            return _OF_INTEGERS[type(op)](first, second)
+            found: int = OPERATIONS.by_syntax[type(op)].functions[0](first, second)
+            return found
     return None
 
 
@@ -188,9 +168,11 @@ def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
             one, other = (each.value if isinstance(each, Value | ast.Constant) else None for each in known)
             if isinstance(one, str) and isinstance(other, str):
                 return (one == other) == isinstance(op, ast.Eq)
-        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(number))]) if type(op) in _ORDERS:
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int(number))]) if (
+            type(op) in OPERATIONS.by_syntax
+        ):
             axes = _axes(scope, left)
-            return None if axes is None else _ORDERS[type(op)](axes, number)
+            return None if axes is None else bool(OPERATIONS.by_syntax[type(op)].functions[0](axes, number))
     return None
 
 
