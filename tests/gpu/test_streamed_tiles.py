@@ -9,7 +9,7 @@ import qgraph
 from qgraph.lowering.loops import overlapped_tiles
 from tests.lowering.loops.test_streamed_tiles import PROGRAMS, around, seven_points
 
-SHAPES = [(150, 70, 300), (67, 33, 127), (5, 130, 513), (129, 4, 4)]
+SHAPES = [(150, 70, 300), (67, 33, 127), (5, 130, 513), (129, 4, 6)]
 COUNTS = (1, 6, 13, 24)
 
 
