@@ -17,7 +17,7 @@ from benchmarks.chains import N
 from benchmarks.launch import expect
 from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
-from qgraph.dispatch_cache import MAX_RECENT
+from qgraph.dispatch.dispatch_cache import MAX_RECENT
 
 ARRAYS, FIELDS = 6, 65
 # Microseconds more than the driver's launch, through its Python bindings: a bound call, and calls with these arguments.

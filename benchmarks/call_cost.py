@@ -14,7 +14,7 @@ import qgraph
 from benchmarks import chains, plots, timing
 from benchmarks.launch import expect
 from benchmarks.results import Answer, Target, main
-from qgraph.dispatch_cache import MAX_RECENT
+from qgraph.dispatch.dispatch_cache import MAX_RECENT
 
 LOOPS = (1, 3, 10, 50)
 # A kernel recognises the arguments of its last calls: two sets in turn always, of this many none when its turn comes.

@@ -21,7 +21,7 @@ from benchmarks.launch import expect
 from benchmarks.peers import Device
 from benchmarks.results import Answer
 from benchmarks.timing import Action, Timing
-from qgraph.dispatch_cache import MAX_RECENT
+from qgraph.dispatch.dispatch_cache import MAX_RECENT
 
 FRESH, CPU, RAW, COPY = "qgraph, new arrays", "CPU of the call", "raw C", "device copy"
 TITLES = {

@@ -21,7 +21,7 @@ from benchmarks.launch import expect
 from benchmarks.overlapped_tiles import averaged
 from benchmarks.results import Answer, Target, main
 from benchmarks.timing import Timing
-from qgraph import specialisation
+from qgraph.dispatch import specialisation
 from qgraph.ir.artifacts import CudaPlan
 from qgraph.ir.program import MAX_PARTIALS
 from qgraph.kernel import Kernel

@@ -58,7 +58,7 @@ def info() -> Info:
         trouble = driver.driver_trouble()
         facts |= {"device": "none", "driver": trouble, "loops": "none", "reason": "there is no CUDA device"}
     else:
-        from qgraph.specialisation import loop_probe
+        from qgraph.dispatch.executables import loop_probe
 
         ordinal = driver.current_device()
         device = driver.device(ordinal)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qgraph import forks
+from qgraph.dispatch.variant import Variant
 from qgraph.errors import ArgumentError, CudaError, KernelSyntaxError
 from qgraph.explaining.explanation import Explanation
 from qgraph.frontend.syntax.parse import SourceFunction, parse
@@ -24,7 +25,6 @@ from qgraph.runtime.values.generators import as_plain_python
 from qgraph.runtime.values.host_values import integers_of
 from qgraph.runtime.values.prepared_call import captures
 from qgraph.runtime.values.temporaries import array_shapes
-from qgraph.specialisation import Variant
 from qgraph.stack import compiling, raises_to_user
 
 if TYPE_CHECKING:

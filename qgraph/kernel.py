@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, Concatenate, Self, overload
 
-from qgraph.bound_kernel import Bound, Method
-from qgraph.dispatch_cache import DispatchCache, LastRun, Launched, still
+from qgraph.dispatch.bound_kernel import Bound, Method
+from qgraph.dispatch.dispatch_cache import DispatchCache, LastRun, Launched, still
+from qgraph.dispatch.executables import forget_code, streams_of
+from qgraph.dispatch.specialisation import Specialisation
+from qgraph.dispatch.specialisation_cache import ArgumentGuard, SpecialisationCache
+from qgraph.dispatch.variant import Variant
 from qgraph.errors import CudaError, QGraphError, StreamCaptured
 from qgraph.forks import in_child
 from qgraph.hosts.gradients import needs_gradient
@@ -22,38 +24,19 @@ from qgraph.ir.global_arrays import GlobalArray, GlobalArrayFound
 from qgraph.language import Parameters, Rest, Result
 from qgraph.options import Options
 from qgraph.pickling import ByName
-from qgraph.records import dataclass
 from qgraph.runtime.arguments.backends import DEFAULTS, choose
 from qgraph.runtime.executors.launch_records import Executable, LastLaunch, Stats
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.generators import give_back, with_steps
 from qgraph.runtime.values.prepared_call import CHANGED, Call
-from qgraph.specialisation import Specialisation, Variant, forget_code, streams_of
 from qgraph.stack import hide_frames, raises_to_user
-
-# Specialisations a kernel keeps; the one unused for longest goes when there are more.
-MAX_SPECIALISATIONS = 64
-# Argument types that a kernel reads without describing them.
-_MAX_READINGS = 8
 
 _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
 
-@dataclass(frozen=True, slots=True)
-class _ArgumentGuard:
-    """How arguments, global arrays included, of types that were seen before are read, and what they mean."""
-
-    read: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], bool] | None]
-    variant: Variant
-    # What ``set_backend`` had chosen.
-    default: str | None
-    # The stream of such a call, from its leaves, where it is one only and nothing is copied; 0 where there are no streams.
-    stream: Callable[[tuple[Any, ...]], int] | None
-
-
 # The values with every global array that the kernel uses, how they were read, their leaves, and whether a glance told that they
 # share no memory.
-_Read = tuple[tuple[Any, ...], _ArgumentGuard, tuple[Any, ...], bool]
+_Read = tuple[tuple[Any, ...], ArgumentGuard, tuple[Any, ...], bool]
 
 
 def _no_stream(leaves: tuple[Any, ...]) -> int:
@@ -73,20 +56,15 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     """
 
     # What calls read and write, in places that take no look-up: the dictionary is for what a function has.
-    __slots__ = ("_counts", "_latest", "_ran", "_readings", "_reads_disk", "_recent", "_specialisations", "_variants", "_vjp")
+    __slots__ = ("_cache", "_ran", "_reads_disk", "_recent", "_vjp")
 
     def __init__(self, function: Callable[Parameters, Result], options: Options) -> None:
         functools.update_wrapper(self, function)
         super().__init__(function, options)
         # What ran last; it knows what it did.
         self._ran = LastRun()
-        self._variants: dict[Any, Variant] = {}
-        self._readings: list[_ArgumentGuard] = []
-        self._specialisations: OrderedDict[Any, Specialisation] = OrderedDict()
-        # The one used last.
-        self._latest: Specialisation | None = None
+        self._cache = SpecialisationCache(self._lock)
         self._recent = DispatchCache(self._ran, self._lock)
-        self._counts = Stats()
         # Until the cache is cleared.
         self._reads_disk = True
         _KERNELS.add(self)
@@ -160,48 +138,46 @@ class Kernel(ByName, Introspection[Parameters, Result]):
 
     def _run(self, values: tuple[Any, ...], key: tuple[Any, ...] | None = None) -> Any:
         """Everything from values to a launch, nothing assumed. ``key`` is theirs, where it is known."""
-        values, reading, leaves, simple = self._read(values)
-        if not reading.variant.stepping:
-            return self._start(reading, values, leaves, simple, key)
-        taken, leaves = with_steps(reading.variant.stepping, values, leaves)
+        values, guard, leaves, simple = self._read(values)
+        if not guard.variant.stepping:
+            return self._start(guard, values, leaves, simple, key)
+        taken, leaves = with_steps(guard.variant.stepping, values, leaves)
         try:
-            return self._start(reading, values, leaves, simple, key)
+            return self._start(guard, values, leaves, simple, key)
         except QGraphError:
             give_back(values, taken)
             raise
 
     def _start(
         self,
-        reading: _ArgumentGuard,
+        guard: ArgumentGuard,
         values: tuple[Any, ...],
         leaves: tuple[Any, ...],
         simple: bool,
         key: tuple[Any, ...] | None,
     ) -> Any:
         """Run with these leaves, and cache the call."""
-        if reading.stream is None:
-            return self._run_between_streams(reading, values, leaves, simple, key)
-        launched = self._launch(reading.variant, leaves, simple, reading.stream(leaves))
-        self._notice(key, values, launched, reading)
+        if guard.stream is None:
+            return self._run_between_streams(guard, values, leaves, simple, key)
+        launched = self._launch(guard.variant, leaves, simple, guard.stream(leaves))
+        self._notice(key, values, launched, guard)
         return launched[2]
 
-    def _notice(
-        self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: Launched, reading: _ArgumentGuard
-    ) -> None:
+    def _notice(self, key: tuple[Any, ...] | None, values: tuple[Any, ...], launched: Launched, guard: ArgumentGuard) -> None:
         """Cache a call, unless none is like another one."""
-        if not reading.variant.stepping:
-            self._recent.notice(key, values, launched, reading.default)
+        if not guard.variant.stepping:
+            self._recent.notice(key, values, launched, guard.default)
 
     def _run_between_streams(
         self,
-        reading: _ArgumentGuard,
+        guard: ArgumentGuard,
         values: tuple[Any, ...],
         leaves: tuple[Any, ...],
         simple: bool,
         key: tuple[Any, ...] | None,
     ) -> Any:
         """Run on CUDA where several streams may have to wait for each other, or host arrays must be copied."""
-        variant = reading.variant
+        variant = guard.variant
         streams = streams_of(variant, leaves)
         staged = variant.streams.stage_host_arrays(variant, leaves, streams)
         if staged is not None:
@@ -214,7 +190,7 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         with streams if streams.joined else nullcontext():
             launched = self._launch(variant, leaves, simple, streams.current())
         if not streams.joined:
-            self._notice(key, values, launched, reading)
+            self._notice(key, values, launched, guard)
         return launched[2]
 
     def _launch(
@@ -227,13 +203,13 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     ) -> Launched:
         """``given``: the caller's leaves where ``leaves`` are copies of them; then arrays are returned as a function."""
         aliases = () if simple else variant.check(leaves)
-        specialisation = self._specialisation(variant, aliases, leaves)
+        specialisation = self._cache.find(variant, aliases, leaves)
         call = specialisation.call(leaves, stream)
         try:
             numbers = self.run_prepared(specialisation, call)
         except CudaError as error:
             self._recover(error, variant)
-            specialisation = self._specialisation(variant, aliases, leaves)
+            specialisation = self._cache.find(variant, aliases, leaves)
             call = specialisation.call(leaves, stream)
             numbers = self.run_prepared(specialisation, call)
         if given is not None and specialisation.returns_arrays:
@@ -269,16 +245,16 @@ class Kernel(ByName, Introspection[Parameters, Result]):
     def _forget_calls(self) -> None:
         """No argument was seen before."""
         self._recent.forget()
-        self._readings, self._latest = [], None
+        self._cache.forget_guards()
 
     # --- specialising --------------------------------------------------------------------------------------------------
 
     def _read(self, values: tuple[Any, ...]) -> _Read:
         """How these values are read, and what was read of them."""
-        for reading in self._readings:
-            found = reading.read(values)
+        for guard in self._cache.guards:
+            found = guard.read(values)
             if found is not None:
-                return values, reading, *found
+                return values, guard, *found
         while True:
             try:
                 return self._describe(values)
@@ -302,58 +278,23 @@ class Kernel(ByName, Introspection[Parameters, Result]):
         backend, device = choose(self.options.backend, arrays)
         key = (arguments.types, backend, device, tuple(array.place for array in used))
         with self._lock:
-            variant = self._variants.get(key)
+            variant = self._cache.variants.get(key)
             if variant is None or not variant.holds():
-                self._forget_variant(key)
+                if self._cache.drop(key):
+                    self._forget_calls()
                 what = (self._source, arguments.types, arguments.leaves, backend, device, self.options)
                 reads, profiles, rings = self._reads_disk, self._profiles, self._rings
                 variant = Variant(*what, global_arrays=used, reads_disk=reads, profiles=profiles, rings=rings)
-                if len(self._variants) >= 2 * MAX_SPECIALISATIONS:
-                    self._forget_unused()
-                self._variants[key] = variant
+                self._cache.add(key, variant)
         given = (self._parameters(used), values, arguments, variant.written_leaves, variant.single_leaves)
         conditions, names = still(variant, default)
         read = reader(*given, owned=variant.program.returns_arrays, conditions=conditions, names=names)
         stream = _no_stream if backend != "cuda" else variant.streams.one_stream(arguments.values)
-        reading = _ArgumentGuard(read, variant, default, stream)
-        self._readings = [reading, *self._readings[: _MAX_READINGS - 1]]
+        guard = ArgumentGuard(read, variant, default, stream)
+        self._cache.add_guard(guard)
         if len(values) - len(self._global_arrays) == self._positional:
             self._recent.watch_numbers(values)
-        return values, reading, arguments.values, False
-
-    def _forget_variant(self, key: Any) -> None:
-        variant = self._variants.pop(key, None)
-        if variant is None:
-            return
-        for other in [k for k, s in self._specialisations.items() if s.variant is variant]:
-            self._retire(self._specialisations.pop(other))
-        self._forget_calls()
-
-    def _forget_unused(self, gone: Variant | None = None) -> None:
-        """Let go of ``gone``, or of all variants, where they have no specialisation."""
-        kept = {specialisation.variant for specialisation in self._specialisations.values()}
-        if gone is not None:
-            kept.update(variant for variant in self._variants.values() if variant is not gone)
-        self._variants = {key: variant for key, variant in self._variants.items() if variant in kept}
-        self._readings = [reading for reading in self._readings if reading.variant in kept]
-
-    def _specialisation(self, variant: Variant, aliases: Any, leaves: Any, *, tiles: bool = False) -> Specialisation:
-        """That for these leaves; with ``tiles`` where they are large enough for them."""
-        latest, key = self._latest, (variant, aliases, tiles)
-        if latest is not None and latest.variant is variant and latest.aliases == aliases and not latest.by_size:
-            return latest
-        with self._lock:
-            found = self._specialisations.get(key)
-            if found is None:
-                found = self._specialisations[key] = Specialisation(variant, aliases, tiles=tiles)
-            self._specialisations.move_to_end(key)
-            self._latest = found
-            if len(self._specialisations) > MAX_SPECIALISATIONS:
-                _, oldest = self._specialisations.popitem(last=False)
-                self._retire(oldest)
-                self._counts.evictions += 1
-                self._forget_unused(oldest.variant)
-        return self._specialisation(variant, aliases, leaves, tiles=True) if found.has_large(leaves) else found
+        return values, guard, arguments.values, False
 
     def _executable(self, specialisation: Specialisation, call: Call) -> Executable:
         """That of ``specialisation``, built for ``call`` at first."""
@@ -364,45 +305,27 @@ class Kernel(ByName, Introspection[Parameters, Result]):
             if executable is None:
                 executable = specialisation.build(call)
                 with self._lock:
-                    self._counts.compilations += 1
-                    self._counts.graph_builds += 1
+                    self._cache.counts.compilations += 1
+                    self._cache.counts.graph_builds += 1
             return executable
-
-    def _retire(self, specialisation: Specialisation) -> None:
-        self._counts.add(specialisation.executable)
-        specialisation.close()
 
     def _close_executables(self, variant: Variant | None = None) -> None:
         """Close all, or those of ``variant`` that are outdated; they are built anew when they are called."""
         with self._lock:
             self._forget_calls()
-            for specialisation in self._specialisations.values():
-                if variant is None or (specialisation.variant is variant and specialisation.outdated):
-                    self._retire(specialisation)
+            self._cache.close(variant)
 
     def _leave_graphs_behind(self) -> None:
         """In a child process: graphs are the parent's, and nothing of them may be touched."""
-        gone = {key for key, variant in self._variants.items() if variant.backend == "cuda"}
-        if not gone:
-            return
-        self._forget_calls()
-        for key, specialisation in list(self._specialisations.items()):
-            if specialisation.variant.backend == "cuda":
-                self._counts.add(specialisation.abandon())
-                del self._specialisations[key]
-        self._variants = {key: variant for key, variant in self._variants.items() if key not in gone}
+        if self._cache.leave_graphs_behind():
+            self._forget_calls()
 
     # --- what it did, and what it holds --------------------------------------------------------------------------------
 
     @property
     def stats(self) -> Stats:
         """What the kernel did so far, as a record of its own."""
-        with self._lock:
-            alive = [s.executable for s in self._specialisations.values() if s.executable is not None]
-            counts = replace(self._counts, executables=len(alive))
-        for executable in alive:
-            counts.add(executable)
-        return counts
+        return self._cache.stats()
 
     @raises_to_user
     def bind(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Bound[Result]:
@@ -425,10 +348,9 @@ class Kernel(ByName, Introspection[Parameters, Result]):
                 profiled.clear_cache()
             self._reads_disk = False
             self._close_executables()
-            self._specialisations.clear()
-            if self._variants:
+            if self._cache.variants:
                 forget_code()
-            self._variants.clear()
+            self._cache.clear()
 
     @overload
     def __get__(self, owner: None, cls: type) -> Self: ...

@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments that share memory have the conditions of others",
-        "specialisation.py",
+        "dispatch/specialisation.py",
         "own = aliases or program",
         "own = program",
         "diagnostics/test_messages.py",
@@ -164,14 +164,14 @@ MUTANTS = (
     ),
     Mutant(
         "a cached call runs with an older executable",
-        "dispatch_cache.py",
+        "dispatch/dispatch_cache.py",
         'conditions.append("specialisation.executable is executable")',
         "conditions.append('True')",
         "runtime/executors/test_cpu_relaunch.py runtime/executors/test_relaunch.py",
     ),
     Mutant(
         "guards do not ask what was compiled in",
-        "dispatch_cache.py",
+        "dispatch/dispatch_cache.py",
         '["defaults.backend is default", "holds()"]',
         '["defaults.backend is default"]',
         "runtime/executors/test_cpu_relaunch.py",
@@ -521,14 +521,14 @@ MUTANTS = (
     ),
     Mutant(
         "what was built for arrays of one shape stays where others came",
-        "specialisation.py",
+        "dispatch/specialisation.py",
         " or (bool(granted.equal) and not variant.equal_extents)",
         "",
         "runtime/test_extents.py",
     ),
     Mutant(
         "a bound kernel that is built anew does not look at the current stream",
-        "bound_kernel.py",
+        "dispatch/bound_kernel.py",
         "return self._kernel._run(self.values) if self._calls else launch()",
         "return self._kernel._run(self.values) if self._calls else _launch_as_bound(self.executable, self.call)",
         "runtime/test_extents.py",

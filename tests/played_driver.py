@@ -365,7 +365,7 @@ def install_played() -> Driver:
     """The played driver, for the whole package; must come before any executable is made."""
     from numba import config
 
-    from qgraph import specialisation
+    from qgraph.dispatch import executables
     from qgraph.ir.artifacts import ANY_EXTENTS, CudaPlan
     from qgraph.lowering import compile as lowering
     from qgraph.lowering.numba_backend import cuda_simulator
@@ -409,7 +409,7 @@ def install_played() -> Driver:
     lowering.compile_cuda = compile_cuda
     kernels.verify_layout = verify_layout
     backends._simulating = lambda: False
-    specialisation.loop_probe = lambda ordinal: Probe(True, True, "the played driver says so")
+    executables.loop_probe = lambda ordinal: Probe(True, True, "the played driver says so")
     played.cuGraphAddDependencies, played.cuGraphAddNode = simulated.add_dependencies, played.add_any_node
     put_in_modules(lambda name: getattr(driver, name))
     return driver

@@ -117,7 +117,7 @@ def test_imports_only_go_down(module):
 
 def test_every_folder_has_its_place():
     folders = {path.parent.relative_to(PACKAGE).parts for path in PACKAGE.rglob("*.py")}
-    above = ("checking", "explaining", "hosts", "profiling", "random", "watching")
+    above = ("checking", "dispatch", "explaining", "hosts", "profiling", "random", "watching")
     placed = {(), ("compat",), *((folder,) for folder in (*above, *BETWEEN, *STAGES))}
     assert folders == placed | {(stage, folder) for stage, order in STAGES.items() for folder in order}
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from qgraph.checking.findings import Findings
 from qgraph.checking.orders import differs
+from qgraph.dispatch.executables import refuse_cuda_only
+from qgraph.dispatch.variant import Variant
 from qgraph.errors import DataRaceError, OrderDependentWarning, QGraphError, rendered
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import HOST, Program, Task, node_statements
@@ -27,7 +29,6 @@ from qgraph.runtime.values.array_view import ArrayView, view_of_host
 from qgraph.runtime.values.host_values import HostValues
 from qgraph.runtime.values.prepared_call import Call
 from qgraph.runtime.values.temporaries import Temporaries
-from qgraph.specialisation import Variant, refuse_cuda_only
 from qgraph.stack import compiling, stack_level
 
 # The orders besides that of the program: backwards, and permutations by number.

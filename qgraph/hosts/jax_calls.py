@@ -186,8 +186,8 @@ def _run(call: CustomCall, *, on_device: bool) -> None:
 
 
 def _launch(kernel: Any, values: tuple[Any, ...], made: list[Any], stream: int, *, on_device: bool) -> None:
-    _, reading, leaves, simple = kernel._read(values)
-    variant = reading.variant
+    _, guard, leaves, simple = kernel._read(values)
+    variant = guard.variant
     if (variant.backend == "cuda") != on_device:
         raise BackendError(
             f"the kernel runs on the {variant.backend} backend, and JAX on {'a GPU' if on_device else 'the CPU'}",
@@ -196,7 +196,7 @@ def _launch(kernel: Any, values: tuple[Any, ...], made: list[Any], stream: int, 
     aliases = () if simple else variant.check(leaves)
 
     def launch() -> None:
-        specialisation = kernel._specialisation(variant, aliases, leaves)
+        specialisation = kernel._cache.find(variant, aliases, leaves)
         kernel.run_prepared(specialisation, Call((*leaves, *made), specialisation.host_values(leaves), stream))
 
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 
+from qgraph.dispatch.variant import Variant
 from qgraph.errors import ArgumentError
 from qgraph.hosts.parts import Parts
 from qgraph.ir.argument_types import LengthOfOne
@@ -15,7 +16,6 @@ from qgraph.ir.program import HostValue, Program, Result
 from qgraph.records import dataclass
 from qgraph.runtime.values.array_view import ArrayView, Layout
 from qgraph.runtime.values.host_values import HostScope
-from qgraph.specialisation import Variant
 
 
 @dataclass(frozen=True, slots=True, eq=False)

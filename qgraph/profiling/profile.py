@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qgraph.dispatch.specialisation import Specialisation
 from qgraph.errors import BackendError
 from qgraph.ir.plan import GraphPlan
 from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, IDLE, TIMES, TOTALS, Place
@@ -17,7 +18,6 @@ from qgraph.ir.program import Loop
 from qgraph.records import dataclass
 from qgraph.runtime.executors.launch_records import LastLaunch
 from qgraph.source import Span
-from qgraph.specialisation import Specialisation
 from qgraph.watching.rings import HISTORY
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from qgraph import forks
-from qgraph.dispatch_cache import DispatchCache
+from qgraph.dispatch.dispatch_cache import DispatchCache
 from qgraph.errors import ArgumentError, QGraphError
 from qgraph.kernel import Kernel
 from qgraph.operations.progress_ring import ITERATION, LINE, RUN, TIME, VALUE

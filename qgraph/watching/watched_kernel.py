@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from qgraph.dispatch_cache import DispatchCache
+from qgraph.dispatch.dispatch_cache import DispatchCache
 from qgraph.kernel import Kernel
 from qgraph.watching.rings import CURRENT, RINGS
 

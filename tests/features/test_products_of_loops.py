@@ -409,6 +409,6 @@ def test_only_where_a_library_is_installed(monkeypatch):
     """On CUDA PyTorch computes products; a kernel that names none runs without it."""
     kernel = qgraph.kernel(product, backend="cuda", fuse=True)
     for found, labels in ((None, []), (importlib.util.find_spec("numpy"), ["a @ b"])):
-        monkeypatch.setattr("qgraph.specialisation.find_spec", lambda _, found=found: found)
+        monkeypatch.setattr("qgraph.dispatch.variant.find_spec", lambda _, found=found: found)
         nodes = kernel.plan(*matrices(40)).nodes
         assert [node.what.label for node in nodes if isinstance(node.what, LibraryCall)] == labels

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph import specialisation
+from qgraph.dispatch import variant
 from qgraph.options import BACKENDS
 
 FRONTS = "along fronts of {}"
@@ -17,7 +17,7 @@ INSIDE = "`serial front` runs inside of each"
 @pytest.fixture(autouse=True)
 def on_every_backend(monkeypatch):
     """The CPU keeps the order: it takes fronts here, where each backend shall give what plain Python does."""
-    monkeypatch.setattr(specialisation, "_IN_FRONTS", BACKENDS)
+    monkeypatch.setattr(variant, "_IN_FRONTS", BACKENDS)
 
 
 def gauss_seidel(x, y):

@@ -298,11 +298,11 @@ def test_a_sum_decides(path):
 
 def test_branches_without_the_device(monkeypatch):
     # A driver that runs loops but not branches: kernels with branches fall back, others do not.
-    from qgraph import specialisation
+    from qgraph.dispatch import executables
     from qgraph.errors import BackendError, PerformanceWarning
     from qgraph.runtime.graph.capability_probe import Probe
 
-    monkeypatch.setattr(specialisation, "loop_probe", lambda ordinal: Probe(True, False, "a test says so"))
+    monkeypatch.setattr(executables, "loop_probe", lambda ordinal: Probe(True, False, "a test says so"))
     kernel = qgraph.kernel(backend="cuda")(alternating)
     with pytest.warns(PerformanceWarning, match="a test says so"):
         agrees(kernel, ints(), 5)

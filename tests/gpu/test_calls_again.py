@@ -57,7 +57,7 @@ def on_device(array):
 
 
 def executable_of(kernel):
-    return next(iter(kernel._specialisations.values())).executable
+    return next(iter(kernel._cache.specialisations.values())).executable
 
 
 def looks_of(kernel):

@@ -521,7 +521,7 @@ def test_letting_go_of_a_kernel_breaks_nothing():
     kernel, other = qgraph.kernel(increment.__wrapped__), qgraph.kernel(increment.__wrapped__)
     kernel(x)
     other(x)
-    (made,) = kernel._specialisations.values()
+    (made,) = kernel._cache.specialisations.values()
     resources = made.executable._resources
     with qgraph.capture() as g:
         other(x)

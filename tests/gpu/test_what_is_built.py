@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph import specialisation
+from qgraph.dispatch import executables
 from qgraph.lowering.ptx.link import device_runtime_path
 from qgraph.runtime.driver.driver import call, device, driver
 from qgraph.runtime.graph import graph_builder
@@ -82,7 +82,7 @@ def conditionals(monkeypatch):
 
     recording.__name__ = add.__name__
     # The probe's own are not of interest.
-    found = specialisation.loop_probe(0)
+    found = executables.loop_probe(0)
     if not (found.device_loops and found.device_branches):
         pytest.skip(f"conditional nodes do not work here: {found.reason}")
     monkeypatch.setattr(graph_builder, "_add_any_node", recording)
@@ -177,7 +177,7 @@ def test_the_kind_of_each_conditional_node(conditionals, function, count):
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_the_host_drives_what_the_probe_found_no_loops_for(monkeypatch, function, count):
     found = SimpleNamespace(device_loops=False, device_branches=False, reason="a test says so")
-    monkeypatch.setattr(specialisation, "loop_probe", lambda ordinal: found)
+    monkeypatch.setattr(executables, "loop_probe", lambda ordinal: found)
     k = qgraph.kernel(backend="cuda")(function)
     x, n = on_device(1.0, 2.0, 3.0), on_device(count, dtype=np.int64)
     with pytest.warns(qgraph.PerformanceWarning, match="the host drives loops and branches: a test says so"):

@@ -106,7 +106,7 @@ def test_what_is_described_is_what_a_call_has(dynamic):
         torch_types = list(torch_ops._KNOWN[own].meanings)
         own.clear_cache()
         own(x, out)
-        assert [key[0] for key in own._variants] == torch_types
+        assert [key[0] for key in own._cache.variants] == torch_types
         tails = [type_.tail for types in torch_types for _, type_ in types]
         assert tails == [(x.shape[1],)] * 2 and all(type(extent) is int for (extent,) in tails)
 

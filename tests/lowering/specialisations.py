@@ -11,6 +11,7 @@ os.environ.setdefault("QGRAPH_BACKEND", "cpu")
 import numpy as np
 
 import qgraph
+from qgraph.dispatch import specialisation_cache
 from qgraph.lowering.numba_backend import cpu
 
 KEPT = 3
@@ -47,12 +48,12 @@ def left(first: int, count: int, *, clear: bool) -> tuple[float, float]:
 
 def main(count: int) -> None:
     """Drop specialisations in both ways, and print what is left of each."""
-    sys.modules["qgraph.kernel"].MAX_SPECIALISATIONS = cpu.MAX_LATELY = KEPT  # type: ignore[attr-defined]
+    specialisation_cache.MAX_SPECIALISATIONS = cpu.MAX_LATELY = KEPT
     left(0, 2 * KEPT, clear=False)
     for way, clear in (("evicted", False), ("clear_cache", True)):
         objects, memory = left(1000 * (1 + clear), count, clear=clear)
         print(f"{way} {objects:.1f} {memory / 1e6:.2f}")
-    assert len(add._variants) == len(add._specialisations) == 0
+    assert len(add._cache.variants) == len(add._cache.specialisations) == 0
 
 
 if __name__ == "__main__":

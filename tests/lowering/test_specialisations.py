@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
 import qgraph
+from qgraph.dispatch import specialisation_cache
 from tests.processes import run_python
 
 pytestmark = pytest.mark.needs("compiler")
@@ -25,7 +24,7 @@ def test_what_a_dropped_specialisation_leaves():
 
 
 def test_what_is_dropped_is_no_variant_either(monkeypatch):
-    monkeypatch.setattr(sys.modules[qgraph.kernel.__module__], "MAX_SPECIALISATIONS", 3)
+    monkeypatch.setattr(specialisation_cache, "MAX_SPECIALISATIONS", 3)
 
     @qgraph.kernel(backend="cpu")
     def add(x, m: qgraph.Static):
@@ -37,13 +36,13 @@ def test_what_is_dropped_is_no_variant_either(monkeypatch):
         expected = x + number
         add(x, number)
         assert np.array_equal(x, expected)
-        assert len(add._variants) == len(add._specialisations) <= 3
-        assert {reading.variant for reading in add._readings} <= set(add._variants.values())
+        assert len(add._cache.variants) == len(add._cache.specialisations) <= 3
+        assert {guard.variant for guard in add._cache.guards} <= set(add._cache.variants.values())
     assert add.stats.compilations == 10
 
 
 def test_variants_that_do_not_compile_are_few(monkeypatch):
-    monkeypatch.setattr(sys.modules[qgraph.kernel.__module__], "MAX_SPECIALISATIONS", 3)
+    monkeypatch.setattr(specialisation_cache, "MAX_SPECIALISATIONS", 3)
 
     @qgraph.kernel(backend="cpu")
     def wrong(x, m: qgraph.Static):
@@ -53,4 +52,4 @@ def test_variants_that_do_not_compile_are_few(monkeypatch):
     for number in range(20):
         with pytest.raises(qgraph.QGraphError):
             wrong(np.zeros(4), number)
-        assert len(wrong._variants) <= 6
+        assert len(wrong._cache.variants) <= 6

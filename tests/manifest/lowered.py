@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from qgraph.dispatch.specialisation import Specialisation
 from qgraph.errors import QGraphError
 from qgraph.lowering.codegen.cpu_codegen import control_function
 from qgraph.lowering.compile import compile_cpu, compile_ptx
 from qgraph.lowering.numba_backend import cpu, cuda
 from qgraph.lowering.numba_backend.dead_zero_fills import Library
 from qgraph.lowering.scalar_types import scalar_types
-from qgraph.specialisation import Specialisation
 from qgraph.stack import compiling
 from tests.manifest.entries import Entry
 from tests.manifest.texts import Lines, described, digest, function_text, llvm_text, plan_text, record_text, type_text

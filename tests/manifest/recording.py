@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qgraph import specialisation as specialising
+from qgraph.dispatch import variant as variants
+from qgraph.dispatch.specialisation import Specialisation
 from qgraph.kernel import Kernel
-from qgraph.specialisation import Specialisation
 from tests.manifest.lowered import lowered
 
 # Tests that are left out, by a part of their name, with the reason.
@@ -90,9 +90,9 @@ def run_as_plain_python(patches: pytest.MonkeyPatch, note: Any) -> None:
         note(specialisation)
 
     def run(kernel: Any, values: tuple[Any, ...], _key: Any = None) -> Any:
-        values, reading, leaves, simple = kernel._read(values)
-        variant = reading.variant
-        specialisation = kernel._specialisation(variant, () if simple else variant.check(leaves), leaves)
+        values, guard, leaves, simple = kernel._read(values)
+        variant = guard.variant
+        specialisation = kernel._cache.find(variant, () if simple else variant.check(leaves), leaves)
         # What a call refuses, it refuses here.
         specialisation.host_values(leaves)
         return _plain(kernel.reference(*values[: len(kernel._names)]))
@@ -104,7 +104,7 @@ def run_as_plain_python(patches: pytest.MonkeyPatch, note: Any) -> None:
     patches.setattr(Specialisation, "__init__", noted)
     patches.setattr(Kernel, "_run", run)
     patches.setattr(Kernel, "bind", bind)
-    patches.setattr(specialising, "_refuse_half", lambda _leaves: None)
+    patches.setattr(variants, "_refuse_half", lambda _leaves: None)
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from qgraph import specialisation
+from qgraph.dispatch import variant
 from qgraph.options import BACKENDS
 from tests.conftest import thorough
 from tests.properties.written import check_integers, first_that_runs, fused_plan
@@ -106,7 +106,7 @@ def arguments(seed: int):
 @pytest.mark.parametrize("seed", [*range(24), *thorough(*range(24, 120))])
 def test_random_nests(rig, tmp_path, monkeypatch, seed):
     """Integers, bit for bit; what is refused is refused before anything ran."""
-    monkeypatch.setattr(specialisation, "_IN_FRONTS", BACKENDS)
+    monkeypatch.setattr(variant, "_IN_FRONTS", BACKENDS)
     check_integers(rig, tmp_path / f"nest{seed}.py", program(seed), lambda: arguments(seed), fuse=True)
 
 

@@ -16,7 +16,7 @@ from tests.gpu.test_equal_extents import CASES, LIKE, UNLIKE, agrees, arrays, we
 
 def code_of(kernel):
     """The groups of leaves that have one shape in the kernel's code."""
-    (found,) = {specialisation._extents.equal for specialisation in kernel._specialisations.values()}
+    (found,) = {specialisation._extents.equal for specialisation in kernel._cache.specialisations.values()}
     return found
 
 

@@ -170,7 +170,7 @@ CUDA = """
     made = cuda.bindings.driver = sys.modules["cuda.bindings.driver"] = Driver()
 
     import qgraph
-    from qgraph import specialisation
+    from qgraph.dispatch import executables
     from qgraph.runtime.driver import driver as cuda_driver
     from qgraph.runtime.values.prepared_call import ReplayCode
 
@@ -185,8 +185,8 @@ CUDA = """
     def again(executable, call, variant, held):
         return ReplayCode((), {"go": executable.launch}, lambda arrays: ["numbers = go(None)"])
 
-    specialisation._EXECUTABLES["cuda"] = lambda plan, variant, far: (cuda_driver.device(variant.device), Executable())[1]
-    specialisation._AGAIN["cuda"] = again
+    executables.EXECUTABLES["cuda"] = lambda plan, variant, far: (cuda_driver.device(variant.device), Executable())[1]
+    executables.AGAIN["cuda"] = again
 
     @qgraph.kernel
     def k(x):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph import specialisation
+from qgraph.dispatch import executables
 from qgraph.errors import CudaError
 from qgraph.ir.artifacts import Extents
 from qgraph.lowering.compile import compile_cuda
@@ -94,24 +94,24 @@ def test_strided_arrays_have_strides_of_64_bits():
 
 def test_a_kernel_is_compiled_again_for_arrays_that_are_far(monkeypatch):
     built = []
-    plainly = specialisation._EXECUTABLES["cpu"]
-    monkeypatch.setitem(specialisation._EXECUTABLES, "cpu", lambda *args: (built.append(args[-1]), plainly(*args))[1])
+    plainly = executables.EXECUTABLES["cpu"]
+    monkeypatch.setitem(executables.EXECUTABLES, "cpu", lambda *args: (built.append(args[-1]), plainly(*args))[1])
     kernel = qgraph.kernel(backend="cpu")(moved)
     x, y = np.ones((2, 2)), np.zeros((2, 2))
     kernel(x, y)
-    latest = kernel._latest
+    latest = kernel._cache._latest
     kernel._recover(NeedsIndex64("x has many elements"), latest.variant)
     assert latest.executable is None
     # Another one of the same types, as after an eviction, needs not find it out again.
-    kernel._specialisations.clear()
-    kernel._latest = None
+    kernel._cache.specialisations.clear()
+    kernel._cache._latest = None
     for number in range(2):
         y[...] = 0
         kernel(x, y)
         assert (y[1] == 2).all()
         assert kernel.stats.compilations == 2
         assert built == [Extents(), Extents(index64=True)]
-        latest = kernel._latest
+        latest = kernel._cache._latest
         # What was built so stays.
         kernel._recover(NeedsIndex64("x has many elements"), latest.variant)
         assert latest.executable is not None, number

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph import specialisation
+from qgraph.dispatch import executables
 from qgraph.runtime.arguments import streams
 from qgraph.runtime.values.array_view import ArrayView
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
@@ -39,7 +39,7 @@ def test_the_streams_of_a_repeated_call_are_looked_at_each_time(ordered, first):
         again=lambda call, find: ReplayCode((), {"run": lambda: ordered.append(find())}, lambda _arrays: ["numbers = run()"])
     )
     with qgraph.stream(first):
-        run = function_of(specialisation._again_on_cuda(executable, Call((view,), ()), variant, False))
+        run = function_of(executables._again_on_cuda(executable, Call((view,), ()), variant, False))
         run()
     wanted = {0: [(7, 0), 0, (0, 7)], 7: [7]}
     assert ordered == wanted[first]

@@ -16,6 +16,7 @@ from qgraph.runtime.driver import stream as cuda_stream
 from qgraph.runtime.driver.driver import _HINTS
 from qgraph.runtime.driver.stream import handle_of, order_after, refuse_capture
 from qgraph.runtime.executors import base
+from qgraph.runtime.executors.launch_records import LastLaunch
 from qgraph.runtime.values.prepared_call import Call
 
 CAPTURED, FREE = 9, 5
@@ -162,7 +163,7 @@ def test_the_last_launch_was_captured(driver, monkeypatch):
     assert k.last_launch.path == "cpu"
     capturing.append(True)
     k(arrays[1])
-    assert k.last_launch == qgraph.specialisation.LastLaunch(1, 3, "cuda-capture", "it is part of a graph")
+    assert k.last_launch == LastLaunch(1, 3, "cuda-capture", "it is part of a graph")
     capturing.clear()
     k(arrays[2])
     assert (k.last_launch.path, k.last_launch.nodes) == ("cpu", 1)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.dispatch_cache import MAX_RECENT
+from qgraph.dispatch.dispatch_cache import MAX_RECENT
 from qgraph.errors import ArgumentError
 from qgraph.runtime.values.prepared_call import CHANGED
 
@@ -147,7 +147,7 @@ def test_a_fault_of_a_call_that_returns_arrays():
 def test_code_that_was_let_go_does_not_run_again():
     x, y = np.zeros(5), np.arange(5.0)
     kernel = repeated(fill, x, y)
-    (specialisation,) = kernel._specialisations.values()
+    (specialisation,) = kernel._cache.specialisations.values()
     specialisation.close()
     assert is_another(kernel, x, y)
     kernel(x, y)
@@ -392,8 +392,8 @@ def test_a_cleared_kernel_compiles_again():
 def test_a_call_whose_executable_was_evicted():
     x, y = np.zeros(4), np.zeros(4)
     kernel = repeated(fill, x, y)
-    (specialisation,) = kernel._specialisations.values()
-    kernel._retire(specialisation)
+    (specialisation,) = kernel._cache.specialisations.values()
+    kernel._cache._retire(specialisation)
     assert is_another(kernel, x, y)
     y += 1
     kernel(x, y)

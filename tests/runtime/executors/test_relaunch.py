@@ -462,7 +462,7 @@ def test_what_another_thread_closed_is_built_again(bound):
     x = np.zeros(3)
     run = kernel.bind(x).launch if bound else lambda: kernel(x)
     run()
-    (specialisation,) = kernel._specialisations.values()
+    (specialisation,) = kernel._cache.specialisations.values()
     plainly = specialisation.executable
 
     def evicted(*_):

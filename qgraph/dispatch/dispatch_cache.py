@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from qgraph.dispatch.specialisation import Specialisation
+from qgraph.dispatch.variant import Variant
 from qgraph.records import dataclass
 from qgraph.runtime.arguments.backends import DEFAULTS
 from qgraph.runtime.executors.launch_records import CapturedRun
 from qgraph.runtime.values.prepared_call import Call
-from qgraph.specialisation import Specialisation, Variant
 
 # Entries of a kernel's dispatch cache.
 MAX_RECENT = 8

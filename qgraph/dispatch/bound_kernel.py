@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import numpy as np
 
+from qgraph.dispatch.specialisation import Specialisation
+from qgraph.dispatch.specialisation_cache import SpecialisationCache
+from qgraph.dispatch.variant import Variant
 from qgraph.errors import ArgumentError, BackendError, CudaError, NothingRan, StreamCaptured
 from qgraph.ir.global_arrays import GlobalArray, Place
 from qgraph.language import Parameters, Result
@@ -17,7 +20,6 @@ from qgraph.pickling import not_pickled
 from qgraph.runtime.executors.launch_records import Executable
 from qgraph.runtime.values.array_view import ArrayView, changed_in_place
 from qgraph.runtime.values.prepared_call import Call, ReplayCode
-from qgraph.specialisation import Specialisation, Variant
 from qgraph.stack import hide_frames, raises_to_user
 
 if TYPE_CHECKING:
@@ -31,14 +33,13 @@ _Launch = Callable[..., Any]
 class _Kernel(Protocol):
     # What binding needs of a kernel: the steps of a call, one by one.
     _ran: Any
+    _cache: SpecialisationCache
     _global_arrays: tuple[GlobalArray, ...]
     _names: tuple[str, ...]
 
     def _complete(self, values: tuple[Any, ...]) -> tuple[Any, ...]: ...
 
     def _read(self, values: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...], bool]: ...
-
-    def _specialisation(self, variant: Variant, aliases: Any, leaves: tuple[Any, ...]) -> Specialisation: ...
 
     def _executable(self, specialisation: Specialisation, call: Call) -> Executable: ...
 
@@ -168,13 +169,13 @@ class _Arguments:
     def _look(self) -> None:
         """Find what the kernel is for these arguments now."""
         kernel = self._kernel
-        self.values, reading, leaves, simple = self._read()
-        self._variant = variant = reading.variant
+        self.values, guard, leaves, simple = self._read()
+        self._variant = variant = guard.variant
         self.holds = variant.holds
         self._aliases = () if simple else variant.check(leaves)
         self.backend = variant.backend
         self.staged: bool = variant.backend == "cuda" and any(leaves[index].device is None for index in variant.arrays)
-        self.specialisation = kernel._specialisation(variant, self._aliases, leaves)
+        self.specialisation = kernel._cache.find(variant, self._aliases, leaves)
         self.executable: Any = None
         # The numbers are of the program for this alias pattern: another one may need other ones.
         self.call = Call(leaves, self.specialisation.host_values(leaves), 0)
@@ -202,7 +203,7 @@ class _Arguments:
             self._look()
         if self.staged or self._variant.stepping:
             return self._launch_anew_each_time
-        self.specialisation = kernel._specialisation(self._variant, self._aliases, self.call.values)
+        self.specialisation = kernel._cache.find(self._variant, self._aliases, self.call.values)
         if self.specialisation.returns_arrays:
             return self._launch_anew_each_time
         self.executable = kernel._executable(self.specialisation, self.call)
