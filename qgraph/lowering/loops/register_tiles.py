@@ -44,6 +44,8 @@ from qgraph.lowering.loops.tile_codegen import (
     real,
     region,
 )
+from qgraph.operations import intrinsics
+from qgraph.operations.intrinsics import VECTOR
 from qgraph.records import dataclass
 from qgraph.source import copied, nodes_of
 
@@ -175,12 +177,17 @@ class RegisterTile:
                     found.append((step, stands))
             yield found
 
-    def _stored(self) -> list[dict[str, set[Cell]]]:
-        """For each loop the cells that a thread must store, by the name of an array: others look at them."""
+    def _needed(self) -> dict[str, set[Cell]]:
+        """The cells of a thread at which others look, by the array."""
         needed: dict[str, set[Cell]] = defaultdict(set)
         for stage, stands in itertools.chain.from_iterable(self._turns()):
             for name, (row, column) in self._seen(stage):
                 needed[stands[name]].add((row % self.rows, column % self.columns))
+        return needed
+
+    def _stored(self) -> list[dict[str, set[Cell]]]:
+        """For each loop the cells that a thread must store, by the name of an array."""
+        needed = self._needed()
         found: list[dict[str, set[Cell]]] = [defaultdict(set) for _ in self._stages]
         for turn in self._turns():
             for (stage, stands), stored in zip(turn, found, strict=True):
@@ -188,10 +195,12 @@ class RegisterTile:
                     stored[name] |= needed[stands[name]]
         return found
 
-    def names(self) -> dict[str, Function]:
-        """The functions that ``body`` calls, one a loop."""
+    def names(self) -> dict[str, object]:
+        """The globals of ``body``: words of vectors, and a function a loop."""
+        words = (intrinsics.load_vector, intrinsics.store_vector, intrinsics.holds_vectors)
         functions = map(self._function, self._numbers, self._stored())
-        return {_cells_name(number): function for number, function in zip(self._numbers, functions, strict=True)}
+        found = zip(map(_cells_name, self._numbers), functions, strict=True)
+        return {**{f"_{word.__name__}": word for word in words}, **dict(found)}
 
     def _function(self, loop: int, stored: Mapping[str, set[Cell]]) -> Function:
         stage, reduction = self._stencils.stages[loop], self.code.reductions().get(loop)
@@ -292,23 +301,17 @@ class RegisterTile:
         return " and ".join(dict.fromkeys(found))
 
     def body(self) -> list[str]:
-        """Lines that load a tile, run all sweeps, and store what it owns. Elements go to their threads by shared memory."""
-        rows, cells = range(self.rows), [*self._cells()]
+        """Lines that load a tile, run all sweeps, and store what it owns."""
+        cells, vectors = [*self._cells()], self._vectors()
         lines = [f"_row = _assume_u32(_part * {self.rows})", f"_column = _assume_u32(_lane * {self.columns})"]
         lines.append(f"_begin = _assume_ge(_assume_u32(_row * {self.lanes} + _lane + {self._front}), {self._front})")
-        across = range(0, self.code.extents[1], self.lanes)
-        # No name is assigned to twice: each that is takes Numba a look at the whole function.
-        lines += [f"_mine0_{r} = _assume_ge(_from0 + _row + {r}, 0)" for r in rows]
-        lines += [f"_mine1_{c} = _assume_ge(_from1 + _lane + {c}, 0)" for c in across]
-        lines += [f"_place_{c} = {self._place('_row', f'(_lane + {c})')}" for c in across]
-        for number, key in enumerate(self._kept):
-            array, tile, places = self.code.ends(key)[0], in_tile(key), [*itertools.product(rows, across)]
-            lines += [f"_held{number}_{r}_{c} = {array}[_mine0_{r}, _mine1_{c}]" for r, c in places]
-            lines += [f"{tile}[_assume_u32(_place_{c} + {r * self.lanes})] = _held{number}_{r}_{c}" for r, c in places]
         for key in self._stencils.leaves:
             lines.append(f"{_mine(key)} = _cuda.local.array({len(cells)}, {element_type(key)})")
+        lines += [f"_vectors = {vectors}"] if vectors else []
+        lines += _either(vectors, self._load_vectors(), self._load())
         lines.append("_cuda.syncthreads()")
-        lines += [f"{_mine(key)}[{self._register(cell)}] = {self._element(key, cell)}" for key in self._kept for cell in cells]
+        mine = [f"{_mine(key)}[{self._register(cell)}] = {self._element(key, cell)}" for key in self._kept for cell in cells]
+        lines += _either(vectors, [], mine)
         lines.append(f"for _turn in _range(_sweeps // {self._stencils.period}):")
         for iteration, turn in enumerate(self._turns()):
             for number, (stage, stands) in zip(self._numbers, turn, strict=True):
@@ -319,8 +322,53 @@ class RegisterTile:
                 warps = self.code.extents[0] // self.rows
                 kept = [call] if reduction is None else in_warps(number, reduction, call, sweep, self.lanes, warps)
                 lines += indented([*kept, "_cuda.syncthreads()"])
-        lines += [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for key in self._kept for cell in cells]
-        return [*lines, "_cuda.syncthreads()", *self._store()]
+        theirs = [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for key in self._kept for cell in cells]
+        return lines + _either(vectors, self._store_vectors(), [*theirs, "_cuda.syncthreads()", *self._store()])
+
+    def _vectors(self) -> str:
+        """The code of whether what a thread owns of a row is a vector of each array; empty where it never is."""
+        names = [leaf for key in self._kept for leaf in self._stencils.leaves[key]]
+        plain = all(self.code.arrays[name].layout == "C" and self.code.arrays[name].dtype[0] in "iuf" for name in names)
+        if not plain or self.columns != VECTOR or self.code.halo[1] % VECTOR or self.code.tile[1] % VECTOR:
+            return ""
+        arrays = dict.fromkeys(name for key in self._kept for name in self.code.ends(key))
+        return " and ".join(f"_holds_vectors({name})" for name in arrays)
+
+    def _load_vectors(self) -> list[str]:
+        """Each thread loads what it owns, and stores what others look at."""
+        lines = [f"_y{r} = _assume_ge(_from0 + _row + {r}, 0)" for r in range(self.rows)]
+        lines.append("_x = _assume_ge(_from1 + _column, 0)")
+        for key in self._kept:
+            array = self.code.ends(key)[0]
+            lines += [f"_load_vector({_mine(key)}, {r * self.columns}, {array}, _y{r}, _x)" for r in range(self.rows)]
+        needed = self._needed()
+        for key in self._kept:
+            lines += [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for cell in sorted(needed[key])]
+        return lines
+
+    def _store_vectors(self) -> list[str]:
+        """Each thread stores what it owns, as far as the tile does."""
+        (halo0, halo1), (tile0, tile1) = self.code.halo, self.code.tile
+        lines = []
+        for r in range(self.rows):
+            lines.append(f"if {halo0 - r} <= _row < {halo0 + tile0 - r}:")
+            for key in self._kept:
+                place = f"_assume_ge(_from0 + _row + {r}, 0), _assume_ge(_from1 + _column, 0)"
+                lines.append(f"    _store_vector({_mine(key)}, {r * self.columns}, {self.code.ends(key)[1]}, {place})")
+        return [f"if {halo1} <= _column < {halo1 + tile1}:", *indented(lines)]
+
+    def _load(self) -> list[str]:
+        """A warp loads neighbouring columns: elements go to their threads by shared memory."""
+        rows, across = range(self.rows), range(0, self.code.extents[1], self.lanes)
+        # No name is assigned to twice: each that is takes Numba a look at the whole function.
+        lines = [f"_mine0_{r} = _assume_ge(_from0 + _row + {r}, 0)" for r in rows]
+        lines += [f"_mine1_{c} = _assume_ge(_from1 + _lane + {c}, 0)" for c in across]
+        lines += [f"_place_{c} = {self._place('_row', f'(_lane + {c})')}" for c in across]
+        for number, key in enumerate(self._kept):
+            array, tile, places = self.code.ends(key)[0], in_tile(key), [*itertools.product(rows, across)]
+            lines += [f"_held{number}_{r}_{c} = {array}[_mine0_{r}, _mine1_{c}]" for r, c in places]
+            lines += [f"{tile}[_assume_u32(_place_{c} + {r * self.lanes})] = _held{number}_{r}_{c}" for r, c in places]
+        return lines
 
     def _element(self, key: str, cell: Cell) -> str:
         return f"{in_tile(key)}[_begin + {self._offset(cell)}]"
@@ -343,6 +391,15 @@ class RegisterTile:
                     stores = [f"if _lane < {tile1 - c}:", *indented(stores)]
                 lines += indented(stores)
         return lines
+
+
+def _either(test: str, vectors: list[str], others: list[str]) -> list[str]:
+    """Lines that do one or the other; ``test`` is empty where arrays never hold vectors."""
+    if not test:
+        return others
+    return (
+        ["if _vectors:", *indented(vectors), "else:", *indented(others)] if vectors else ["if not _vectors:", *indented(others)]
+    )
 
 
 def of_warps(number: int) -> str:

@@ -105,7 +105,7 @@ def plan_of(function, dtype=np.float32):
 @pytest.mark.needs("compiler")
 def test_vectors_are_loaded_and_neighbours_are_shuffled():
     kernel, plan = plan_of(averaged)
-    assert "up to 4 iterations in tiles of 64 by 16 by 120 elements with a halo of 4, 1 for each iteration" in plan
+    assert "up to 4 iterations in tiles of 52 by 16 by 120 elements with a halo of 4, 1 for each iteration" in plan
     texts = kernel.ptx(*np.zeros((2, 9, 9, 9), np.float32), 100)
     for name in ("tiles", "tiles_back"):
         (text,) = (text for key, text in texts.items() if re.fullmatch(rf"averaged_L\d+_{name}", key))

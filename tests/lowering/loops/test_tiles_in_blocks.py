@@ -113,6 +113,21 @@ def test_far_from_the_edges(rig, small_tiles, function):
         rig.compare(kernel, lambda count=count: (*(array.copy() for array in arrays), count), noop=count == 0)
 
 
+@pytest.mark.parametrize("function", [*PROGRAMS[:1], *thorough(*PROGRAMS[1:])])
+@pytest.mark.parametrize(("columns", "skipped"), [(64, 0), (63, 0), (64, 1)])
+def test_rows_that_are_vectors_and_others(rig, small_tiles, monkeypatch, function, columns, skipped):
+    """A thread has as many columns as a vector; rows end in the middle of one, or the first one begins there."""
+    monkeypatch.setattr(overlapped_tiles, "BLOCK_TILES", ((16, 16),))
+    kernel = rig.kernel(function, fuse=True)
+
+    def arrays():
+        elements = np.random.default_rng(0).integers(0, 1000, (2, SHAPE[0] * columns + skipped)).astype(np.int32)
+        return (*(each[skipped:].reshape(SHAPE[0], columns) for each in elements.copy()), 18)
+
+    assert "in two passes over memory" in str(kernel.plan(*arrays()))
+    rig.compare(kernel, arrays)
+
+
 def test_edges_of_both_arrays_stay(rig, small_tiles):
     """Passes load and store one of two arrays that change places, but for tiles at the edges."""
     kernel = rig.kernel(jacobi, fuse=True)
@@ -207,6 +222,19 @@ def test_tiles_are_in_shared_memory():
         assert sweeps.count("ld.shared.f32") == 2 * 2 * (8 + 4)
         assert sweeps.count("st.shared.f32") == 2 * (2 * (8 + 4) - 4)
         assert sweeps.count("mul.rn.f32") == 2 * 32
+        # Each of its rows is a vector.
+        assert text.count("ld.global.v4.f32") == text.count("st.global.v4.f32") == 8
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(("dtype", "moved"), [(np.float64, "global.v2.f64"), (np.uint8, "global.v4.u8"), (np.complex64, "")])
+def test_vectors_have_at_most_sixteen_bytes(dtype, moved):
+    kernel, arrays = qgraph.kernel(fuse=True)(jacobi), [np.zeros((9, 9), dtype) for _ in range(2)]
+    (text,) = (text for name, text in kernel.ptx(*arrays, 100).items() if name.endswith("_tiles"))
+    if moved:
+        assert f"ld.{moved}" in text and f"st.{moved}" in text
+    else:
+        assert "ld.global.v" not in text
 
 
 def leaky(u, v, n):
