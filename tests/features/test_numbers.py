@@ -444,9 +444,32 @@ def both_in_a_place_of_a_row(u, k, out):
         out[i] = u[i] + np.argmin(k)
 
 
+def both_in_a_power(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = u[i] ** k[i]
+
+
+def both_in_a_power_of_arrays(u, k, out):
+    out[:] = k**u
+
+
+def both_in_a_power_that_is_called(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = pow(k[i], u[i])
+
+
+def both_of_a_power(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = u[i] ** i + k[i]
+
+
 @pytest.mark.parametrize(
     ("function", "dtype"),
     [
+        (both_in_a_power, "int64"),
+        (both_in_a_power_of_arrays, "int64"),
+        (both_in_a_power_that_is_called, "int64"),
+        (both_of_a_power, "int64"),
         (both_in_functions_of_numpys, "int64"),
         (both_in_a_choice_of_numpys, "int64"),
         (both_in_an_extreme, "int64"),
