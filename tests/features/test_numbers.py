@@ -287,6 +287,23 @@ def test_floats_have_negative_powers(check, function):
     check(function, lambda: bases_and_exponents("float64", [2, 3, -1, 3]))
 
 
+def powers_with_names(x, n):
+    s = 2**n
+    t = abs(n + 1) ** (n * 2)
+    for i in range(x.shape[0]):
+        x[i] = s + i
+    return s, t
+
+
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_powers_that_have_a_name(rig, kind):
+    kernel = rig.kernel(powers_with_names)
+    rig.compare(kernel, lambda: (np.full(4, 77.0), kind(3)))
+    with pytest.raises(qgraph.ArgumentError, match=r"`2 \*\* n` is an integer to a negative power"):
+        rig.run(kernel, np.zeros(4), kind(-1))
+    rig.compare(kernel, lambda: (np.full(4, 77.0), kind(0)))
+
+
 def roots(x, c, d):
     for i in range(x.shape[0]):
         x[i] = c**d + i
