@@ -79,13 +79,13 @@ class Cast:
     """A function of generated code: its argument as the type of a slot, or of an array's elements (``dtype``).
 
     ``scalar``: it is the type of a slot, known by now. On the simulator an int64 of such is an ``Int64``.
-    ``keeps``: "min" or "max" of the argument and what has that type is wanted: it may become the closest number of the type.
+    ``keeps``: "min", "max" or "^" of the argument and what has that type is wanted: it may become the closest number of that.
     """
 
     slot: Slot | None
     dtype: str = ""
     scalar: bool = False
-    keeps: Literal["", "min", "max"] = ""
+    keeps: Literal["", "min", "max", "^"] = ""
 
 
 @dataclass(frozen=True, slots=True)

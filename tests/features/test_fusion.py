@@ -612,6 +612,41 @@ def test_an_array_that_may_be_the_one_with_another_name(check, flag):
     assert "`u[i + 1]` reads what another iteration writes by `u[i]`" in str(kernel.plan(*args()))
 
 
+def equal_sums_of_integers(x, k, m, y):
+    s = y[0]
+    for i in range(k.shape[0]):
+        x[k[i]] = s
+    for i in range(k.shape[0]):
+        x[m[i]] = s + 1 - 1
+
+
+def equal_products_of_integers(x, k, m, y):
+    s = y[0]
+    for i in range(k.shape[0]):
+        x[k[i]] = s
+    for i in range(k.shape[0]):
+        x[m[i]] = s * 2 // 2
+
+
+def nothing_of_integers(x, k, m, y):
+    s = y[0]
+    for i in range(k.shape[0]):
+        x[k[i]] = 0
+    for i in range(k.shape[0]):
+        x[m[i]] = s - s
+
+
+@pytest.mark.parametrize("value", [0.3, np.inf])
+@pytest.mark.parametrize("kernel", [equal_sums_of_integers, equal_products_of_integers, nothing_of_integers])
+def test_numbers_that_are_equal_if_they_are_integers(check, kernel, value):
+    """Which of the loops stores last in an element decides what it is."""
+
+    def args():
+        return poison(8), np.arange(8), np.arange(8)[::-1].copy(), np.array([value])
+
+    assert not is_joined(check(kernel, args, fuse=True, tolerance=0).plan(*args()))
+
+
 # --- side by side -----------------------------------------------------------------------------------------------------
 
 

@@ -287,6 +287,23 @@ def test_floats_have_negative_powers(check, function):
     check(function, lambda: bases_and_exponents("float64", [2, 3, -1, 3]))
 
 
+def powers_with_names(x, n):
+    s = 2**n
+    t = abs(n + 1) ** (n * 2)
+    for i in range(x.shape[0]):
+        x[i] = s + i
+    return s, t
+
+
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_powers_that_have_a_name(rig, kind):
+    kernel = rig.kernel(powers_with_names)
+    rig.compare(kernel, lambda: (np.full(4, 77.0), kind(3)))
+    with pytest.raises(qgraph.ArgumentError, match=r"`2 \*\* n` is an integer to a negative power"):
+        rig.run(kernel, np.zeros(4), kind(-1))
+    rig.compare(kernel, lambda: (np.full(4, 77.0), kind(0)))
+
+
 def roots(x, c, d):
     for i in range(x.shape[0]):
         x[i] = c**d + i
@@ -444,9 +461,32 @@ def both_in_a_place_of_a_row(u, k, out):
         out[i] = u[i] + np.argmin(k)
 
 
+def both_in_a_power(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = u[i] ** k[i]
+
+
+def both_in_a_power_of_arrays(u, k, out):
+    out[:] = k**u
+
+
+def both_in_a_power_that_is_called(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = pow(k[i], u[i])
+
+
+def both_of_a_power(u, k, out):
+    for i in range(u.shape[0]):
+        out[i] = u[i] ** i + k[i]
+
+
 @pytest.mark.parametrize(
     ("function", "dtype"),
     [
+        (both_in_a_power, "int64"),
+        (both_in_a_power_of_arrays, "int64"),
+        (both_in_a_power_that_is_called, "int64"),
+        (both_of_a_power, "int64"),
         (both_in_functions_of_numpys, "int64"),
         (both_in_a_choice_of_numpys, "int64"),
         (both_in_an_extreme, "int64"),

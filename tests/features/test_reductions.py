@@ -139,6 +139,34 @@ def test_bits(rig, dtype):
     check_sizes(rig, bits, args)
 
 
+def least_of_booleans(x, b):
+    for i in range(x.shape[0]):
+        b[0] = min(b[0], x[i])
+
+
+def greatest_of_booleans(x, b):
+    for i in range(x.shape[0]):
+        if x[i] > b[0]:
+            b[0] = x[i]
+
+
+def exclusive_or_of_booleans(x, b):
+    for i in range(x.shape[0]):
+        b[0] = x[i] ^ b[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "before"), [(least_of_booleans, True), (greatest_of_booleans, False), (exclusive_or_of_booleans, True)]
+)
+def test_booleans_are_not_combined_with_numbers(rig, kernel, before):
+    """A number that is stored is whether it is 0: `True ^ 3` is 2, and so True, while `True ^ True` is False."""
+    b = np.array([before])
+    with pytest.raises(qgraph.KernelTypeError, match="of elements of type bool and int8 is no boolean"):
+        rig.run(rig.kernel(kernel), np.array([3, -1], np.int8), b)
+    assert b[0] == before
+    rig.check(kernel, lambda: (np.array([True, False, False]), np.array([before])))
+
+
 def logic(x, every, some, swapped, chained):
     for i in range(x.shape[0]):
         every[0] = every[0] and x[i] < 8

@@ -327,13 +327,15 @@ class _Locals(ast.NodeTransformer):
             value.body, value.orelse = (self._kept(each, key, keeps) for each in (value.body, value.orelse))
         elif keeps:
             return self._kept(value, key, keeps)
+        elif dtype == "bool" and isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitXor):
+            value.left, value.right = (self._kept(each, key, "^") for each in (value.left, value.right))
         return self._converted(value, dtype)
 
-    def _kept(self, value: ast.expr, key: str, keeps: Literal["min", "max"]) -> ast.expr:
-        """``value``, of which and an element the least or greatest is kept, as the type of that; the element as it is."""
+    def _kept(self, value: ast.expr, key: str, keeps: Literal["min", "max", "^"]) -> ast.expr:
+        """``value``, which is combined with an element, as the type of that; the element as it is."""
         return value if self._finder.key(value) == key else self._converted(value, self._finder.dtype(key), keeps)
 
-    def _converted(self, value: ast.expr, dtype: str, keeps: Literal["", "min", "max"] = "") -> ast.expr:
+    def _converted(self, value: ast.expr, dtype: str, keeps: Literal["", "min", "max", "^"] = "") -> ast.expr:
         conversion = self._finder.unit.element_cast(dtype, keeps)
         return at(call_of(self._finder.body.names.add(conversion, f"_{keeps or 'as'}_{dtype}"), value), value)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from qgraph.frontend.checks.negative_power import checking_power, fault_of_power, is_checked_of_host
+from qgraph.frontend.checks.negative_power import checking_power, checking_power_of_host, fault_of_power
 from qgraph.frontend.checks.zero_division import checking_word, fault_of, is_wrong, may_raise, raises_itself, raises_somewhere
 from qgraph.frontend.inference.host_expressions import integer_of_host, numpy_type
 from qgraph.frontend.inference.indexing import element, placed
@@ -444,10 +444,10 @@ class _HostValueInBody(ast.NodeTransformer):
         fails = self._checked and raises_itself(rewriter._body.unit, rewriter._scope, node)
         fault = fault_of(rewriter._scope, node.op, self._written, ast.unparse(node)) if fails else None
         text = ast.unparse(node)
-        is_power = isinstance(node.op, ast.Pow) and is_checked_of_host(rewriter._body.unit, node.left, node.right)
+        word = checking_power_of_host(rewriter._body.unit, node.left, node.right) if isinstance(node.op, ast.Pow) else None
         self.generic_visit(node)
-        if is_power:
-            return rewriter.noted_power(intrinsics.real_power, node.left, node.right, self._written, text)
+        if word is not None:
+            return rewriter.noted_power(word, node.left, node.right, self._written, text)
         node.right = rewriter.checked(node.op, node.right, fault)
         return node
 

@@ -17,6 +17,7 @@ from qgraph.frontend.checks.zero_division import static_object, values_of
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import is_natural
 from qgraph.frontend.names.bindings import HostExpr, Value
+from qgraph.frontend.names.host_integers import never_negative
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -46,11 +47,23 @@ def checking_power(unit: ProgramBuilder, scope: Scope, base: ast.expr, exponent:
     return intrinsics.real_power if fraction and are_pythons(unit, scope, base, exponent) else None
 
 
-def is_checked_of_host(unit: ProgramBuilder, base: ast.expr, exponent: ast.expr) -> bool:
-    """Whether ``base ** exponent`` of an expression of the host, whose names are leaves, may be complex."""
+def checking_power_of_host(unit: ProgramBuilder, base: ast.expr, exponent: ast.expr) -> object:
+    """The same of an expression of the host, whose names are leaves."""
     leaves = [unit.leaves.get(node.id) for part in (base, exponent) for node in nodes_of(part) if isinstance(node, ast.Name)]
     scalars = [leaf.type for leaf in leaves if leaf is not None and isinstance(leaf.type, ScalarType)]
-    return _may_be_complex(base, exponent, _Sign(unit, None)) and bool(scalars) and all(type_.weak for type_ in scalars)
+    kinds = {np.dtype(type_.dtype).kind for type_ in scalars}
+    if "c" in kinds or constant_of(exponent) is not None or (isinstance(base, ast.Constant) and isinstance(base.value, float)):
+        return None
+    floats = "f" in kinds or any(map(_may_be_float, (*nodes_of(base), *nodes_of(exponent))))
+    pythons = bool(scalars) and all(type_.weak for type_ in scalars)
+    if floats and pythons and _may_be_complex(base, exponent, _Sign(unit, None)):
+        return intrinsics.real_power
+    return None if never_negative(unit.host_integers.of(exponent)) else intrinsics.power
+
+
+def _may_be_float(node: ast.AST) -> bool:
+    """Whether a part of an expression may be a float where all names in it are integers."""
+    return isinstance(node, ast.Div | ast.Call) or (isinstance(node, ast.Constant) and isinstance(node.value, float))
 
 
 def is_power(callee: object, node: ast.Call) -> bool:

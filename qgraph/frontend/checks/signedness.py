@@ -240,6 +240,8 @@ class _Signs:
     def _known(self, function: object, arguments: list[Kinds], node: ast.Call) -> Kinds:
         if function is np.where and len(arguments) == 3:
             return self._meet(node.args[1:], node)
+        if is_one_of(function, (pow, intrinsics.power, intrinsics.real_power)):
+            return self._meet(node.args[:2], node)
         match operation(function).result:
             case "float":
                 return _FLOAT
@@ -309,9 +311,6 @@ class _Signs:
         each = [self._of(operand) for operand in operands]
         if _FLOAT in each or isinstance(getattr(node, "op", None), ast.Div):
             return _FLOAT
-        if isinstance(getattr(node, "op", None), ast.Pow):
-            # Integers to an integer power have the type of the base.
-            return each[0]
         weak = any(of == _PYTHON and not _is_literal(part) for part, of in zip(operands, each, strict=True))
         if any("python" in of for of in each) and not self._takes_one(node):
             # NumPy's boolean and a Python integer are an int64.

@@ -119,13 +119,12 @@ class Caller(Evaluator):
             self.record(value, "read", node)
         for value in outputs:
             self.record(value, "write", node)
-        known = self.of_integers(function, arguments) if not named else None
-        if known is not None:
-            return known
         if views_in(values):  # A reshaped array is still the array.
             return part_of(values) if not _is_reducing(function) else UNKNOWN
         words = [getattr(function, "__module__", ""), getattr(function, "__name__", repr(function)), *named]
-        return opaque(f"Call {' '.join(map(str, words))}", values) if values else UNKNOWN
+        result = opaque(f"Call {' '.join(map(str, words))}", values) if values else UNKNOWN
+        known = self.of_integers(function, arguments) if not named else None
+        return result if known is None else replace(known, key=result.key)
 
     def of_integers(self, function: object, values: Sequence[Value]) -> Value | None:
         """A function of integers that gives one; None where it is not followed."""

@@ -33,6 +33,7 @@ from qgraph.frontend.facts.abstract_values import (
     condition_of,
     constant,
     first_unknown,
+    index_value,
     integer,
     is_boolean,
     join,
@@ -271,7 +272,8 @@ class Evaluator:
         if isinstance(node.op, ast.Not):
             return truth(condition_of(operand).negated(), key)
         if operand.poly is not None:
-            return as_dtype(-operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE, operand.dtype)
+            number = -operand.poly if isinstance(node.op, ast.USub) else -operand.poly - ONE
+            return replace(as_dtype(number, operand.dtype), key=key)
         return Value(key=key)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List) -> Value:
@@ -291,7 +293,7 @@ class Evaluator:
         when = condition_of(test_)
         left, right = self.guarded(node.body, when), self.guarded(node.orelse, when.negated())
         joined = join(left, right, when)
-        if joined.poly is None and not views_in([joined]) and joined.items is None and not joined.key:
+        if not views_in([joined]) and joined.items is None and not joined.key:
             return replace(joined, key=opaque("IfExp", [test_, left, right]).key)
         return joined
 
@@ -333,7 +335,7 @@ class Evaluator:
         if known is not None:
             return Value(known, dtype=self.facts.narrow.get(name, ""))
         # Of a kernel scalar nobody knows the type yet; where it is an index it is an integer.
-        return Value(key=name) if name in self.facts.floats else integer(Poly.symbol(name, "device"))
+        return Value(None if name in self.facts.floats else Poly.symbol(name, "device"), key=name)
 
     def visit_Compare(self, node: ast.Compare) -> Value:
         """A comparison; from the second one on, they may not be evaluated."""
@@ -394,7 +396,7 @@ class Evaluator:
             (view,) = views
             if view.is_element and view.dims is not None:
                 memory = self.facts.memory(view.array)
-                places = [Value(poly=dim.poly) for dim in view.dims if isinstance(dim, Index)]
+                places = [index_value(dim.poly) for dim in view.dims if isinstance(dim, Index)]
                 return UNKNOWN if memory in self.written else opaque(f"Element {memory}", places)
         return without_elements(value)
 
@@ -414,7 +416,7 @@ class Evaluator:
             return of_views(selected(view, indices, self.is_natural) for view in views)
         if indices is None:
             return UNKNOWN
-        return opaque("Subscript", [base, *(Value(poly=at.poly if isinstance(at, Index) else None) for at in indices)])
+        return opaque("Subscript", [base, *(index_value(at.poly if isinstance(at, Index) else None) for at in indices)])
 
     def indices(self, parts: Sequence[ast.expr]) -> list[Subscript] | None:
         """Index expressions as indices; None where they select in a way that is not followed."""

@@ -100,9 +100,10 @@ class View:
 class Value:
     """What an expression may hold: an integer, a condition, a tuple, views of arrays; all empty: unknown, but no array.
 
-    ``key``: a text that two values which the loop does not change share only where they are the same. ``natural``: an integer
-    that is not negative. ``dtype``: of an integer of NumPy's with fewer than 64 bits, which wraps; LITERAL of one that is
-    written out, EITHER where it is not known which it is, or whether it is a boolean.
+    ``key``: a text that two values which the loop does not change share only where they are the same; of what the device
+    computed, which may be a float, ``poly`` does not tell that. ``natural``: an integer that is not negative. ``dtype``: of an
+    integer of NumPy's with fewer than 64 bits, which wraps; LITERAL of one that is written out, EITHER where it is not known
+    which it is, or whether it is a boolean.
     """
 
     poly: Poly | None = None
@@ -116,7 +117,7 @@ class Value:
     @property
     def identity(self) -> str:
         """``key``, of integers too; "" of what varies."""
-        if self.poly is not None and not self.poly.varies:
+        if self.poly is not None and not self.poly.varies and is_integral(self.poly):
             return f"{self.dtype or 'int'} {self.poly.spelled()}"
         return self.key
 
@@ -136,6 +137,11 @@ Env = dict[str, Value]
 def integer(poly: Poly, *, natural: bool = False) -> Value:
     """A number that is known as a polynomial."""
     return Value(poly=poly, natural=natural)
+
+
+def index_value(number: Poly | None) -> Value:
+    """A number that is an integer, whatever it is made of, since an index is one."""
+    return Value(number, key="" if number is None or number.varies else f"at {number.spelled()}")
 
 
 def truth(condition: Condition, key: str = "") -> Value:
@@ -331,7 +337,10 @@ def combined(op: ast.operator, left: Value, right: Value) -> Value:
     if a is not None and b is not None:
         result, dtype = arithmetic(op, a, b), _common_dtype(left, right)
         if result is not None and not may_wrap(op, dtype, a, b):
-            return Value(result, dtype=dtype)
+            key = opaque(type(op).__name__, [left, right]).key
+            # Of floats `s - s` may be a nan.
+            cancelled = is_integral(result) and not result.varies and not (is_integral(a) and is_integral(b))
+            return Value(None if cancelled else result, dtype=dtype, key=key)
         if result is not None and dtype != EITHER and all(symbol.kind in _OF_LOOPS for symbol in symbols_of([a, b])):
             return as_dtype(result, dtype)
     if isinstance(op, ast.BitAnd | ast.BitOr) and not (left.condition.partly_known and right.condition.partly_known):

@@ -293,8 +293,8 @@ class ProgramBuilder:
         """The conversion to the type of ``slot``: one object a slot, since names go by identity."""
         return self._casts.setdefault(slot.name, Cast(slot))
 
-    def element_cast(self, dtype: str, keeps: Literal["", "min", "max"] = "") -> Cast:
-        """The conversion to the type of an array's elements, where the least or greatest is kept: one object a type."""
+    def element_cast(self, dtype: str, keeps: Literal["", "min", "max", "^"] = "") -> Cast:
+        """The conversion to the type of an array's elements, where the argument and one are combined: one object a type."""
         return self._casts.setdefault(f"{keeps} {dtype}", Cast(None, dtype, keeps=keeps))
 
     def host_value(self, expr: ast.expr, span: Span, check: Check = "", *, text: str, note: str = "") -> ast.Name:

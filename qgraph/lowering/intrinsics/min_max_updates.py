@@ -17,9 +17,14 @@ from qgraph.lowering.number_types.type_promotion import plain
 def check_kept(context: Any, item: Any, dtype: Any, keeps: str) -> None:
     """Raise a typing error where a negative number may be the least of elements whose type ``dtype`` has no sign.
 
-    Of int64, which a Python integer is too, only a literal is: ``frontend/checks/signedness.py`` tells the others.
+    Of int64, which a Python integer is too, only a literal is: ``frontend/checks/signedness.py`` tells the others. Nor may
+    numbers be combined with booleans: stored, a number is whether it is 0, and what that is depends on the order.
     """
     kind = plain(item)
+    if isinstance(dtype, types.Boolean) and not isinstance(kind, types.Boolean):
+        raise context.typing_error(
+            f"`{keeps}` of elements of type bool and {kind} is no boolean: write what is true, as in `a > 0`"
+        )
     if keeps != "min" or not isinstance(dtype, types.Integer) or is_signed(dtype) or isinstance(kind, types.Boolean):
         return
     if (
