@@ -5160,6 +5160,50 @@ def print_with_a_separator():
     return kernel, (np.zeros(4),)
 
 
+@bad(TYPES)
+def type_a_text_that_is_formatted():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            s = "%d" % i
+            x[i] = s == "(1)"
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_range_that_is_indexed():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = range(3, 10)[i]
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_none_that_is_added():
+    def kernel(x, n):
+        x[:] = x + n
+
+    return kernel, (np.zeros(4), None)
+
+
+@bad(TYPES)
+def type_none_in_an_array():
+    def kernel(x, n):
+        for i in range(x.shape[0]):
+            x[i] = n
+
+    return kernel, (np.zeros(4), None)
+
+
+@bad(TYPES)
+def type_a_bound_that_is_a_text():
+    def kernel(x, n):
+        x[:n] = 1
+
+    return kernel, (np.zeros(4), "3")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

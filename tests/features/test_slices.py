@@ -302,3 +302,22 @@ def test_lengths_that_differ_where_one_is_a_choice(rig):
 
     with pytest.raises(ArgumentError, match=r"`y` has length 4, and `x.reshape\(-1\)` has length 6"):
         rig.kernel(added)(rig.device(np.arange(6.0)), rig.device(np.ones(4)))
+
+
+@qgraph.func
+def sum_of_part(x, n):
+    return np.sum(x[:n])
+
+
+def parts_without_bounds(x, y, u, n):
+    y[n:] = x[:n] * 2
+    part = x[n:3]
+    y[:3] += part[::n]
+    y[::-1] -= x[n::-1] + sum_of_part(x, n)
+    for i in range(u.shape[0]):
+        u[i, n:4] = x[:4:n] + sum_of_part(x, n)
+        u[i, 4] = np.max(x[n:]) + np.sum(x[1:n])
+
+
+def test_bounds_that_are_none(check):
+    check(parts_without_bounds, lambda: (numbers(6), numbers(6) + 1, np.full((3, 5), 77.0), None))

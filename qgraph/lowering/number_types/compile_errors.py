@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from qgraph.compat import numba_messages as messages
 from qgraph.errors import KernelTypeError
 from qgraph.ir.functions import Function
+from qgraph.operations.table import operation
 from qgraph.source import Span, nodes_of
 
 _NUMBA = re.compile(r"(?:^|[/\\])(numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
@@ -51,7 +53,19 @@ _NO_NUMBERS = {
     "class": "a type",
     "slice": "a slice",
     "none": "None",
+    "range_": "a range",
 }
+# What to do instead, by what stands where a number belongs.
+_HINTS_NO_NUMBER = {
+    "a text": 'kernels compute with numbers and arrays; texts are compared, n == "text", and formatted on the host',
+    "None": "pass a number or an array; what may be None is tested before: if n is not None: ...",
+    "a range": "compute its number: start + i * step",
+    "a tuple": "take its numbers one by one, t[0] and t[1]",
+    "a slice": "write the slice where it is used, x[a:b]",
+}
+_TAKES_NO = re.compile(
+    rf"^({'|'.join(_HINTS_NO_NUMBER)}) is (?:assigned|indexed|an index)|, not ({'|'.join(_HINTS_NO_NUMBER)})$"
+)
 _ARRAY_AS_SCALAR = "a kernel scalar holds a number, not an array"
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
@@ -93,6 +107,7 @@ _HINTS_BY_END = {
     NO_TEXT: _HINT_NO_TEXT,
     _WIDE: _HINT_WIDE,
 }
+_HINTS_BY_START = {_COMPLEX: _HINT_COMPLEX, _INDEX: _HINT_INDEX, _A_DTYPE: _HINT_DTYPE}
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
@@ -141,19 +156,19 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 def _hint(found: str) -> str:
     if messages.WITHOUT_AXES.search(found):
         return _HINT_ELEMENT
+    no_number = _TAKES_NO.search(found)
+    if no_number:
+        return _HINTS_NO_NUMBER[no_number[1] or no_number[2]]
     if found == _ARRAY_AS_SCALAR or found.endswith(_STORED):
         return _HINT_ARRAY
     if _VECTOR_AS_SCALAR.search(found):
         return _HINT_VECTOR
-    if found.startswith(_COMPLEX):
-        return _HINT_COMPLEX
-    if found.startswith(_INDEX):
-        return _HINT_INDEX
     for end, hint in _HINTS_BY_END.items():
         if found.endswith(end):
             return hint
-    if found.startswith(_A_DTYPE):
-        return _HINT_DTYPE
+    for start, hint in _HINTS_BY_START.items():
+        if found.startswith(start):
+            return hint
     if _WITHOUT in found:
         return _HINT_OF_VECTOR
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
@@ -180,11 +195,23 @@ def _of_vectors(found: str) -> str:
     match = _NO_VECTORS.fullmatch(found)
     if match is not None:
         return f"`{match['name']}` {_TAKES_NO_VECTOR}"
+    match = messages.NO_NUMBER.match(found)
+    if match is not None:
+        return _of_no_number(match["name"], _NO_NUMBERS[match["type"]], first=not match["before"])
     match = _OF_VECTOR.fullmatch(found)
     if match is None:
         return found
     kind = "vector" if match["kind"] == "vec" else "matrix"
     return f"a {kind} of {match['shape'].replace('x', ' x ')} {_WITHOUT} `{match['name']}`"
+
+
+def _of_no_number(name: str, what: str, *, first: bool) -> str:
+    """What to say of a call of ``name`` that gets a text, None and the like; ``first``: as its first argument."""
+    if name in ("getitem", "setitem"):
+        return f"{what} is indexed" if first else f"{what} {_STORED if name == 'setitem' else 'is an index'}"
+    function = getattr(operator, name, None) or getattr(operator, f"{name}_", None)
+    wanted = "an index is an integer" if name == "index" else f"`{operation(function).symbol or name}` takes numbers"
+    return f"{wanted}, not {what}"
 
 
 def of_own_code(call: str, error: BaseException) -> str:
@@ -195,7 +222,7 @@ def of_own_code(call: str, error: BaseException) -> str:
 def sentence(error: BaseException) -> str:
     """The essential sentence of a Numba error."""
     text = messages.COLOUR.sub("", str(error.args[0]) if error.args else "")
-    text = messages.LITERAL.sub(r"\1", text)
+    text = messages.LITERAL.sub(r"\1", messages.LITERAL_TEXT.sub("unicode_type", text))
     if any(words in text for words in messages.NEW_ARRAY):
         return "what is called here makes a new array, which CUDA kernels cannot: write a loop instead"
     own = _OWN_CODE.search(text)
