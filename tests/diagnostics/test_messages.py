@@ -5204,6 +5204,48 @@ def type_a_bound_that_is_a_text():
     return kernel, (np.zeros(4), "3")
 
 
+@bad(TYPES)
+def type_a_tuple_for_a_row_in_a_loop():
+    def kernel(u):
+        for i in range(u.shape[0]):
+            u[i] = i, 2.0
+
+    return kernel, (np.zeros((3, 2)),)
+
+
+@bad(SYNTAX)
+def arrays_in_a_tuple_for_a_part():
+    def kernel(u, x, y):
+        u[:] = x, y
+
+    return kernel, (np.zeros((2, 5)), floats(), floats())
+
+
+@bad(SYNTAX)
+def a_product_in_place():
+    def kernel(x, y):
+        x @= y.T + 1
+
+    return kernel, (np.eye(3), np.eye(3))
+
+
+@bad(SYNTAX)
+def a_product_in_place_in_a_loop():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] @= y
+
+    return kernel, (np.zeros((4, 3, 3)), np.eye(3))
+
+
+@bad(TYPES)
+def type_a_float_in_place_by_dots():
+    def kernel(flag):
+        flag[...] += 1.5
+
+    return kernel, (np.array(3),)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

@@ -385,6 +385,26 @@ def test_a_func_returns_values_of_one_type(rig):
         rig.run(rig.kernel(of_two_types), np.ones(3))
 
 
+def quotients_with_a_name(k, n, m):
+    t = divmod(n, m)
+    k[0] += t[0] * 10 + t[1]
+    first = second = divmod(k[1] + t[1], k[2])
+    for i in qgraph.serial(range(2)):
+        t = divmod(k[i], m)
+        for j in range(k.shape[0]):
+            k[j] += t[1] + first[0]
+    return t, second[1]
+
+
+@pytest.mark.parametrize("m", [5, -2, 0])
+def test_a_name_for_both_numbers_of_divmod(rig, check, m):
+    if m:
+        check(quotients_with_a_name, lambda: (np.arange(4) + 7, 17, m))
+        return
+    with pytest.raises(qgraph.ArgumentError, match=r"divmod\(n, m\)"):
+        rig.run(rig.kernel(quotients_with_a_name), np.arange(4) + 7, 17, m)
+
+
 def quotient_and_remainder(n, m):
     return divmod(n, m)
 

@@ -6,7 +6,7 @@ import ast
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.inference.ranks import is_ellipsis, known, known_object, rank
 from qgraph.frontend.names.bindings import LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope
 from qgraph.ir.trees import is_none
@@ -18,10 +18,13 @@ def is_in_place(scope: Scope, node: ast.AST) -> bool:
 
 
 def updates_only_element(scope: Scope, node: ast.AugAssign) -> bool:
-    """Whether a statement such as `x *= 2` changes the element of ``x``, an array without axes."""
-    bound = known(scope, node.target) if isinstance(node.target, ast.Name) else None
+    """Whether a statement such as `x *= 2`, or `x[...] *= 2`, changes the element of ``x``, an array without axes."""
+    target = node.target
+    if isinstance(target, ast.Subscript) and is_ellipsis(target.slice):
+        target = target.value
+    bound = known(scope, target) if isinstance(target, ast.Name) else None
     is_array = isinstance(bound, ViewRef) or (isinstance(bound, LeafRef) and bound.is_array)
-    return is_array and not rank(scope, node.target)
+    return is_array and not rank(scope, target)
 
 
 def is_slice(scope: Scope, target: ast.expr) -> bool:

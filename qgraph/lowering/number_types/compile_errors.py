@@ -60,7 +60,7 @@ _HINTS_NO_NUMBER = {
     "a text": 'kernels compute with numbers and arrays; texts are compared, n == "text", and formatted on the host',
     "None": "pass a number or an array; what may be None is tested before: if n is not None: ...",
     "a range": "compute its number: start + i * step",
-    "a tuple": "take its numbers one by one, t[0] and t[1]",
+    "a tuple": "take its numbers one by one, t[0] and t[1], or make an array of them, np.array((a, b))",
     "a slice": "write the slice where it is used, x[a:b]",
 }
 _TAKES_NO = re.compile(
