@@ -5246,6 +5246,59 @@ def type_a_float_in_place_by_dots():
     return kernel, (np.array(3),)
 
 
+@bad(TYPES)
+def type_a_text_in_the_place_of_an_array():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1
+
+    return kernel, ("hello",)
+
+
+@bad(TYPES)
+def type_none_that_is_assigned():
+    def kernel(x, y):
+        x[:] = y
+
+    return kernel, (None, np.zeros(4))
+
+
+@bad(TYPES)
+def type_a_number_with_a_method_of_arrays():
+    def kernel(x, y):
+        x[0] = y.sum()
+
+    return kernel, (np.zeros(4), 3.0)
+
+
+@bad(TYPES)
+def type_a_number_with_a_length():
+    def kernel(x, n):
+        for i in range(len(n)):
+            x[i] = 1
+
+    return kernel, (np.zeros(4), 3)
+
+
+@bad(SYNTAX)
+def none_on_one_path_in_the_place_of_an_array():
+    def kernel(x, y, n):
+        if n > 0:
+            for i in range(y.shape[0]):
+                x[i] = 1
+
+    return kernel, (np.zeros(4), None, 1)
+
+
+@bad(TYPES)
+def type_a_number_of_numpys_with_a_method():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i].argsort()
+
+    return kernel, (np.zeros(4),)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

@@ -6,15 +6,67 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from qgraph.errors import KernelTypeError
+from qgraph.frontend.inference.ranks import known_object
+from qgraph.frontend.names.bindings import Binding, LeafRef, Value
+from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.syntax.source_text import user_text
-from qgraph.ir.argument_types import ScalarType
+from qgraph.ir.argument_types import Leaf, ScalarType
 from qgraph.ir.program import Program, Task
 from qgraph.source import Span, children_of, nodes_of
 
 # What may leave out a part of itself, and what ends an iteration, so that there is nothing behind it.
 _DECIDE = (ast.If, ast.IfExp, ast.BoolOp, ast.While, ast.Match)
+_TEXT = "the text "
 _ENDS = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+
+
+def refuse_missing_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
+    """Raise where a kernel surely asks a parameter for what arrays have, and got a number, a text or None for it.
+
+    Raises:
+        KernelTypeError: at that place.
+    """
+    assigned = names_assigned(tree.body)
+    given = {name: what for name, bound in scope.names.items() if name not in assigned and (what := _no_array(bound))}
+    for node in _certain(tree.body):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), ctx=context):
+                wanted = "elements" if isinstance(context, ast.Store) or not given.get(name, "").startswith(_TEXT) else ""
+            case ast.Attribute(value=ast.Name(id=name), attr=attr):
+                wanted = f"`{attr}`" if hasattr(np.ndarray, attr) and not hasattr(_like(scope.names.get(name)), attr) else ""
+            case ast.Call(func=func, args=[ast.Name(id=name)]) if known_object(scope, func) is len:
+                wanted = "" if given.get(name, "").startswith(_TEXT) else "length"
+            case _:
+                continue
+        if wanted and name in given:
+            found = f"`{name}` is {given[name]}, which has no {wanted}"
+            raise KernelTypeError(found, scope.span(node), hint="pass an array for it")
+
+
+def _no_array(bound: Binding) -> str:
+    """What a parameter got that is no array; "" for an array, and for what may hold some."""
+    match bound:
+        case LeafRef(is_array=False):
+            return "a number"
+        case Value(value=None):
+            return "None"
+        case Value(value=str(text)):
+            return f"{_TEXT}{text[:40]!r}"
+    return ""
+
+
+def _like(bound: Binding | None) -> object:
+    """What has the attributes of a parameter that got no array: NumPy's numbers have nearly all that arrays have."""
+    match bound:
+        case LeafRef(leaf=Leaf(type=ScalarType(weak=weak))):
+            return 1j if weak else np.float64(1)
+        case Value(value=value):
+            return value
+    return None
 
 
 def refuse_elements_of_numbers(program: Program) -> None:
@@ -32,7 +84,7 @@ def refuse_elements_of_numbers(program: Program) -> None:
                 case ast.Subscript(value=asked):
                     _look(node, asked, "elements", task, paths, stored)
                 case ast.Attribute(value=asked, attr="shape"):
-                    _look(node, asked, "shape", task, paths, stored)
+                    _look(node, asked, "`shape`", task, paths, stored)
                 case ast.Call(func=ast.Name(id=name), args=[asked]) if (
                     task.names.get(name, getattr(builtins, name, None)) is len
                 ):

@@ -19,7 +19,7 @@ def is_in_place(scope: Scope, node: ast.AST) -> bool:
 
 def updates_only_element(scope: Scope, node: ast.AugAssign) -> bool:
     """Whether a statement such as `x *= 2`, or `x[...] *= 2`, changes the element of ``x``, an array without axes."""
-    target = node.target
+    target: ast.expr = node.target
     if isinstance(target, ast.Subscript) and is_ellipsis(target.slice):
         target = target.value
     bound = known(scope, target) if isinstance(target, ast.Name) else None

@@ -239,11 +239,7 @@ class Scope:
         except ImportError as absent:
             raise self.error(f"`{as_written(node.value)}` has no attribute `{node.attr}`", node, str(absent)) from None
         if value is _MISSING:
-            raise self.error(
-                f"`{as_written(node.value)}` has no attribute `{node.attr}`",
-                node,
-                _suggested(as_written(node.value), node.attr, dir(owner)),
-            )
+            raise self._without(owner, node)
         if isinstance(owner, ModuleType):
             namespace = vars(owner) if node.attr in vars(owner) else Attributes(owner)
             bound = self._globals.array(namespace, node.attr, value, node)
@@ -255,6 +251,14 @@ class Scope:
             return method
         self.watch(owner, node.attr, value, node)
         return Value(value)
+
+    def _without(self, owner: object, node: ast.Attribute) -> KernelSyntaxError:
+        """The error for an attribute that ``owner`` does not have."""
+        text = as_written(node.value)
+        if owner is None or isinstance(owner, str):
+            what = "None" if owner is None else "a text"
+            return self.error(f"`{text}` is {what}, which has no `{node.attr}`", node, "pass an array for it")
+        return self.error(f"`{text}` has no attribute `{node.attr}`", node, _suggested(text, node.attr, dir(owner)))
 
     def _of_object(self, base: Value, node: ast.Attribute) -> BoundFunc | None:
         """A method of an object that is no argument, None for a constant of it."""

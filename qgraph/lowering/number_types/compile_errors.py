@@ -75,6 +75,7 @@ _COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\
 _OF_NUMBER = re.compile(
     r"(no implementation of (static_)?([gs]etitem|len)\(|Unknown attribute 'shape' of type )(u?int|float|complex|bool)\d*\b.*"
 )
+_ATTRIBUTE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (u?int|float|complex|bool)\d*\b.*")
 _NO_ELEMENTS = "a number has no elements, and no length or shape"
 _HINT_NO_ELEMENTS = "index an array here: pass one for this name, or give the number another name"
 _TOO_MANY = re.compile(r"cannot index array\([^()]*?(?P<axes>\d+)d, \w+\) with (?P<given>\d+) indices: .*")
@@ -87,6 +88,8 @@ _NO_VECTORS = re.compile(r"(can't resolve ufunc |no implementation of )(?P<name>
 _TAKES_NO_VECTOR = "takes no vector"
 _HINT_NO_VECTOR = "write it by components: qgraph.vec(np.sqrt(v.x), np.sqrt(v.y)), v.x + v.y"
 _WITHOUT = "has no attribute"
+_NUMBER_WITHOUT = f"a number {_WITHOUT}"
+_HINT_NUMBER_WITHOUT = "numbers have real, imag and conjugate(); write functions of them, abs(v), np.round(v)"
 _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
     "write others by components, v[0], m[0, 1]"
@@ -97,6 +100,15 @@ _HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), a
 _TOO_LARGE = re.compile(r"Int value is too large: (?P<value>-?\d+)")
 _WIDE = "does not fit 64 bits"
 _HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or let numbers stay smaller"
+_IN_PLAIN_WORDS = (
+    (_OF_NUMBER, _NO_ELEMENTS),
+    (_ATTRIBUTE, f"{_NUMBER_WITHOUT} `{{name}}`"),
+    (_TOO_LARGE, f"the integer {{value}} {_WIDE}"),
+    (_TOO_MANY, f"{{given}} {_INDICES}"),
+    (_COMPARED_DTYPES, _TYPES_COMPARED),
+    (_OF_DTYPE, f"{_A_DTYPE} has no `{{name}}` while the kernel runs"),
+    (_NO_VECTORS, f"`{{name}}` {_TAKES_NO_VECTOR}"),
+)
 _HINTS_BY_END = {
     _TUPLE_OF_TYPES: _HINT_TUPLE_OF_TYPES,
     _TESTED_TUPLE: _HINT_TESTED,
@@ -107,7 +119,7 @@ _HINTS_BY_END = {
     NO_TEXT: _HINT_NO_TEXT,
     _WIDE: _HINT_WIDE,
 }
-_HINTS_BY_START = {_COMPLEX: _HINT_COMPLEX, _INDEX: _HINT_INDEX, _A_DTYPE: _HINT_DTYPE}
+_HINTS_BY_START = {_COMPLEX: _HINT_COMPLEX, _INDEX: _HINT_INDEX, _A_DTYPE: _HINT_DTYPE, _NUMBER_WITHOUT: _HINT_NUMBER_WITHOUT}
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
@@ -124,7 +136,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         yield
     except refused as error:
         functions = _functions(function, called)
-        found = _unknown_global(error, functions) or _two_types(error) or _of_vectors(_of_several_types(sentence(error)))
+        found = _unknown_global(error, functions) or _two_types(error) or _in_plain_words(_of_several_types(sentence(error)))
         raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
@@ -174,27 +186,15 @@ def _hint(found: str) -> str:
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
 
 
-def _of_vectors(found: str) -> str:
-    """``found``, where it is of an attribute of a vector or matrix, or of a number, without Numba's name for its type."""
-    if _OF_NUMBER.fullmatch(found):
-        return _NO_ELEMENTS
+def _in_plain_words(found: str) -> str:
+    """``found`` in plain words, without Numba's names for types, where it is of those that are told so."""
+    for pattern, words in _IN_PLAIN_WORDS:
+        match = pattern.fullmatch(found)
+        if match is not None:
+            return words.format(**match.groupdict())
     match = _AS_SCALAR.fullmatch(found)
     if match is not None and match["type"] in _NO_NUMBERS:
         return match["found"] + _NO_NUMBERS[match["type"]]
-    match = _TOO_LARGE.fullmatch(found)
-    if match is not None:
-        return f"the integer {match['value']} {_WIDE}"
-    match = _TOO_MANY.fullmatch(found)
-    if match is not None:
-        return f"{match['given']} {_INDICES}"
-    if _COMPARED_DTYPES.fullmatch(found):
-        return _TYPES_COMPARED
-    match = _OF_DTYPE.fullmatch(found)
-    if match is not None:
-        return f"{_A_DTYPE} has no `{match['name']}` while the kernel runs"
-    match = _NO_VECTORS.fullmatch(found)
-    if match is not None:
-        return f"`{match['name']}` {_TAKES_NO_VECTOR}"
     match = messages.NO_NUMBER.match(found)
     if match is not None:
         return _of_no_number(match["name"], _NO_NUMBERS[match["type"]], first=not match["before"])
