@@ -355,10 +355,9 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
             best = node
     if best is None:
         return _line_span(file, line)
-    if getattr(best, "body", None) and best.lineno == line:  # a compound statement: its first line
-        column = getattr(best, "col_offset", 0)
-        return Span(file, line, column, line, column + 1)
-    return Span.of(best, file)
+    # Of a compound statement what it tests, or goes over.
+    inside = getattr(best, "test", None) or getattr(best, "iter", None) or getattr(best, "subject", None)
+    return Span.of(inside if isinstance(best, ast.If | ast.While | ast.For | ast.Match) and inside else best, file)
 
 
 def _height(node: ast.AST) -> int:
