@@ -345,7 +345,10 @@ def test_a_method_of_a_number_is_returned(check):
 def whether_it_is(x, y):
     given = x is not None
     y[:] = x + (y is None)
-    return given, y is None, np.sum(y) > 3 and x is not None
+    if None is not y and None is not x[0]:
+        for i in range(y.shape[0]):
+            y[i] += 2 if None is x else 3
+    return given, y is None, np.sum(y) > 3 and x is not None, None is y
 
 
 def test_whether_an_array_is_something_is_one_boolean(check):
