@@ -11,6 +11,7 @@ import ctypes
 import functools
 import inspect
 import linecache
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -2061,8 +2062,8 @@ def type_tuples_of_two_lengths():
     return kernel, (floats(),)
 
 
-@bad(TYPES)
-def type_a_text_of_a_number():
+@bad(SYNTAX)
+def a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):
             x[i] = str(i) == "1"
@@ -5123,7 +5124,7 @@ def type_a_bound_is_a_text():
 @bad(TYPES)
 def type_one_of_several_returned_values():
     def kernel(x):
-        return abs(-3), max(x[0], 1.0), min(x, key=abs)
+        return abs(-3), max(x[0], 1.0), ~x[0]
 
     return kernel, (np.zeros(4),)
 
@@ -5297,6 +5298,124 @@ def type_a_number_of_numpys_with_a_method():
             x[i] = x[i].argsort()
 
     return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
+def names_an_attribute_of_an_array_that_is_misspelt():
+    def kernel(x):
+        for i in range(x.shpae[0]):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_an_attribute_of_an_array_of_an_iteration():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            t = np.zeros(3)
+            x[i] = t.szie
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_list_that_is_made():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = list(range(3))[1]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def the_class_of_a_number():
+    def kernel(x, n):
+        if isinstance(n, int):
+            x[0] = 1
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def numbers_sorted_by_python():
+    def kernel(x):
+        x[:] = sorted(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def the_larger_by_a_key():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = max(x[i], -2.0, key=abs)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_power_with_a_modulus():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = pow(i, 2, 3)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_logarithm_with_a_base():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = math.log(x[i] + 1, 2)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def too_many_arguments_of_a_function():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = math.sqrt(x[i], 2)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def too_many_arguments_of_len():
+    def kernel(x):
+        for i in range(len(x, 1)):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def too_few_arguments_of_a_ufunc():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.maximum(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_too_many_values_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            a, b = i, 2, 3
+            x[i] = a + b
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_method_of_a_text():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = len("{}".format(i))  # noqa: UP032
+
+    return kernel, (floats(),)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -229,7 +229,7 @@ class Scope:
         if isinstance(base, StructRef):
             return self._field(base, node)
         if not isinstance(base, Value):
-            return None
+            return self._of_array(base, node)
         owner = base.value
         if isinstance(owner, np.ufunc) and node.attr == "outer":
             # A method, and another object each time.
@@ -251,6 +251,13 @@ class Scope:
             return method
         self.watch(owner, node.attr, value, node)
         return Value(value)
+
+    def _of_array(self, base: Binding, node: ast.Attribute) -> Binding | None:
+        """None; raise where ``base`` is an array, and no array has the attribute."""
+        is_array = isinstance(base, LeafRef | ViewRef) and isinstance(base.leaf.type, ArrayType)
+        if is_array and not hasattr(np.ndarray, node.attr):
+            raise self._without(np.ndarray, node)
+        return None
 
     def _without(self, owner: object, node: ast.Attribute) -> KernelSyntaxError:
         """The error for an attribute that ``owner`` does not have."""

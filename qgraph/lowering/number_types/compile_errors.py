@@ -76,6 +76,13 @@ _OF_NUMBER = re.compile(
     r"(no implementation of (static_)?([gs]etitem|len)\(|Unknown attribute 'shape' of type )(u?int|float|complex|bool)\d*\b.*"
 )
 _ATTRIBUTE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (u?int|float|complex|bool)\d*\b.*")
+_OF_TEXT = re.compile(r"Unknown attribute '(?P<name>\w+)' of type unicode_type.*")
+_OF_ARRAY = re.compile(r"Unknown attribute '(?P<name>\w+)' of type array\(.*")
+_LENGTHS = re.compile(r".*wrong tuple length for .*expected (?P<names>\d+), got (?P<values>\d+).*")
+_LACKING = "kernels have no"
+_HINT_LACKING = "write what it computes as a @qgraph.func, or compute it before the call"
+_VALUES = "names that are unpacked"
+_HINT_VALUES = "unpack as many as there are"
 _NO_ELEMENTS = "a number has no elements, and no length or shape"
 _HINT_NO_ELEMENTS = "index an array here: pass one for this name, or give the number another name"
 _TOO_MANY = re.compile(r"cannot index array\([^()]*?(?P<axes>\d+)d, \w+\) with (?P<given>\d+) indices: .*")
@@ -100,9 +107,13 @@ _HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), a
 _TOO_LARGE = re.compile(r"Int value is too large: (?P<value>-?\d+)")
 _WIDE = "does not fit 64 bits"
 _HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or let numbers stay smaller"
+_TEXT_WITHOUT, _ARRAY_WITHOUT = f"a text {_WITHOUT}", f"an array {_WITHOUT}"
 _IN_PLAIN_WORDS = (
     (_OF_NUMBER, _NO_ELEMENTS),
     (_ATTRIBUTE, f"{_NUMBER_WITHOUT} `{{name}}`"),
+    (_OF_TEXT, f"{_TEXT_WITHOUT} `{{name}}` in a kernel"),
+    (_OF_ARRAY, f"{_ARRAY_WITHOUT} `{{name}}` in a kernel"),
+    (_LENGTHS, f"{{values}} values for {{names}} {_VALUES}"),
     (_TOO_LARGE, f"the integer {{value}} {_WIDE}"),
     (_TOO_MANY, f"{{given}} {_INDICES}"),
     (_COMPARED_DTYPES, _TYPES_COMPARED),
@@ -118,8 +129,17 @@ _HINTS_BY_END = {
     _INDICES: _HINT_INDICES,
     NO_TEXT: _HINT_NO_TEXT,
     _WIDE: _HINT_WIDE,
+    _VALUES: _HINT_VALUES,
 }
-_HINTS_BY_START = {_COMPLEX: _HINT_COMPLEX, _INDEX: _HINT_INDEX, _A_DTYPE: _HINT_DTYPE, _NUMBER_WITHOUT: _HINT_NUMBER_WITHOUT}
+_HINTS_BY_START = {
+    _TEXT_WITHOUT: _HINTS_NO_NUMBER["a text"],
+    _LACKING: _HINT_LACKING,
+    _ARRAY_WITHOUT: "check the spelling; or write NumPy's function of that name",
+    _COMPLEX: _HINT_COMPLEX,
+    _INDEX: _HINT_INDEX,
+    _A_DTYPE: _HINT_DTYPE,
+    _NUMBER_WITHOUT: _HINT_NUMBER_WITHOUT,
+}
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
 
@@ -263,7 +283,7 @@ def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str 
         if value is not None:
             name = getattr(value, "__name__", type(value).__name__)
             module = getattr(value, "__module__", None)
-            return f"Numba has no {f'{module}.{name}' if module else name}"
+            return f"{_LACKING} {f'{module}.{name}' if module else name}"
     return None
 
 
