@@ -20,6 +20,8 @@ NO_NUMBER = re.compile(
     r"(?:no implementation of |can't resolve ufunc )?(?:static_)?(?P<name>\w+)(?: for types \[| does not take \(|\()"
     r"(?P<before>.*?)\b(?P<type>none|unicode_type|range_|UniTuple|Tuple|slice)"
 )
+#: The same, of a call whose types are all told.
+WITHOUT_CODE = re.compile(r"no implementation of (?P<name>\w+)\((?P<types>.*)\) for these types")
 #: Where it is: file and line, said in either of two ways.
 PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
 #: No place: Numba makes functions of operations on whole arrays, and puts them on the first line of the file.

@@ -5418,6 +5418,34 @@ def type_a_method_of_a_text():
     return kernel, (floats(),)
 
 
+@bad(TYPES)
+def type_a_field_that_a_tuple_has_not():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            both = Both(x[i], 1)
+            x[i] = both.third
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_product_of_numbers_as_matrices():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] @ x[i]
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_field_that_is_no_array():
+    def kernel(pair, x):
+        for i in range(pair.first.shape[0]):
+            x[i] = 1
+
+    return kernel, (Both(5, 1), floats())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

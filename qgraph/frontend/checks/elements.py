@@ -12,15 +12,14 @@ from qgraph.errors import KernelTypeError
 from qgraph.frontend.inference.ranks import known_object
 from qgraph.frontend.names.bindings import Binding, LeafRef, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.argument_types import Leaf, ScalarType
 from qgraph.ir.program import Program, Task
-from qgraph.source import Span, children_of, nodes_of
+from qgraph.source import Span, as_written, children_of, nodes_of
 
 # What may leave out a part of itself, and what ends an iteration, so that there is nothing behind it.
 _DECIDE = (ast.If, ast.IfExp, ast.BoolOp, ast.While, ast.Match)
-_TEXT = "the text "
 _ENDS = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 
 
@@ -30,24 +29,39 @@ def refuse_missing_arrays(scope: Scope, tree: ast.FunctionDef) -> None:
     Raises:
         KernelTypeError: at that place.
     """
-    assigned = names_assigned(tree.body)
-    given = {name: what for name, bound in scope.names.items() if name not in assigned and (what := _no_array(bound))}
+    parameters = scope.names.keys() - names_assigned(tree.body)
     for node in _certain(tree.body):
         match node:
-            case ast.Subscript(value=ast.Name(id=name), ctx=context):
-                wanted = "elements" if isinstance(context, ast.Store) or not given.get(name, "").startswith(_TEXT) else ""
-            case ast.Attribute(value=ast.Name(id=name), attr=attr):
-                wanted = f"`{attr}`" if hasattr(np.ndarray, attr) and not hasattr(_like(scope.names.get(name)), attr) else ""
-            case ast.Call(func=func, args=[ast.Name(id=name)]) if known_object(scope, func) is len:
-                wanted = "" if given.get(name, "").startswith(_TEXT) else "length"
+            case ast.Subscript(value=asked) | ast.Attribute(value=asked):
+                pass
+            case ast.Call(func=func, args=[asked]) if known_object(scope, func) is len:
+                pass
             case _:
                 continue
-        if wanted and name in given:
-            found = f"`{name}` is {given[name]}, which has no {wanted}"
+        named = asked
+        while isinstance(named, ast.Attribute):
+            named = named.value
+        if not isinstance(named, ast.Name) or named.id not in parameters:
+            continue
+        bound = quietly_static(scope, asked)
+        what, wanted = _no_array(bound), _wanted(node, bound)
+        if what and wanted:
+            found = f"`{as_written(asked)}` is {what}, which has no {wanted}"
             raise KernelTypeError(found, scope.span(node), hint="pass an array for it")
 
 
-def _no_array(bound: Binding) -> str:
+def _wanted(node: ast.AST, bound: Binding | None) -> str:
+    """What ``node`` asks for that ``bound``, which is no array, has not; "" where it has."""
+    is_text = isinstance(bound, Value) and isinstance(bound.value, str)
+    match node:
+        case ast.Subscript(ctx=context):
+            return "" if is_text and not isinstance(context, ast.Store) else "elements"
+        case ast.Attribute(attr=attr):
+            return f"`{attr}`" if hasattr(np.ndarray, attr) and not hasattr(_like(bound), attr) else ""
+    return "" if is_text else "length"
+
+
+def _no_array(bound: Binding | None) -> str:
     """What a parameter got that is no array; "" for an array, and for what may hold some."""
     match bound:
         case LeafRef(is_array=False):
@@ -55,7 +69,7 @@ def _no_array(bound: Binding) -> str:
         case Value(value=None):
             return "None"
         case Value(value=str(text)):
-            return f"{_TEXT}{text[:40]!r}"
+            return f"the text {text[:40]!r}"
     return ""
 
 

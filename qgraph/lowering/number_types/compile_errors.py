@@ -58,7 +58,7 @@ _NO_NUMBERS = {
 # What to do instead, by what stands where a number belongs.
 _HINTS_NO_NUMBER = {
     "a text": 'kernels compute with numbers and arrays; texts are compared, n == "text", and formatted on the host',
-    "None": "pass a number or an array; what may be None is tested before: if n is not None: ...",
+    "None": "pass a number or an array, or return one from the func; what may be None is tested before: if n is not None: ...",
     "a range": "compute its number: start + i * step",
     "a tuple": "take its numbers one by one, t[0] and t[1], or make an array of them, np.array((a, b))",
     "a slice": "write the slice where it is used, x[a:b]",
@@ -78,6 +78,7 @@ _OF_NUMBER = re.compile(
 _ATTRIBUTE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (u?int|float|complex|bool)\d*\b.*")
 _OF_TEXT = re.compile(r"Unknown attribute '(?P<name>\w+)' of type unicode_type.*")
 _OF_ARRAY = re.compile(r"Unknown attribute '(?P<name>\w+)' of type array\(.*")
+_OF_TUPLE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?!array|dtype|class|vec\d|mat\d)\w+\(.*")
 _LENGTHS = re.compile(r".*wrong tuple length for .*expected (?P<names>\d+), got (?P<values>\d+).*")
 _LACKING = "kernels have no"
 _HINT_LACKING = "write what it computes as a @qgraph.func, or compute it before the call"
@@ -107,12 +108,13 @@ _HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), a
 _TOO_LARGE = re.compile(r"Int value is too large: (?P<value>-?\d+)")
 _WIDE = "does not fit 64 bits"
 _HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or let numbers stay smaller"
-_TEXT_WITHOUT, _ARRAY_WITHOUT = f"a text {_WITHOUT}", f"an array {_WITHOUT}"
+_TEXT_WITHOUT, _ARRAY_WITHOUT, _TUPLE_WITHOUT = (f"{what} {_WITHOUT}" for what in ("a text", "an array", "a tuple"))
 _IN_PLAIN_WORDS = (
     (_OF_NUMBER, _NO_ELEMENTS),
     (_ATTRIBUTE, f"{_NUMBER_WITHOUT} `{{name}}`"),
     (_OF_TEXT, f"{_TEXT_WITHOUT} `{{name}}` in a kernel"),
     (_OF_ARRAY, f"{_ARRAY_WITHOUT} `{{name}}` in a kernel"),
+    (_OF_TUPLE, f"{_TUPLE_WITHOUT} `{{name}}` in a kernel"),
     (_LENGTHS, f"{{values}} values for {{names}} {_VALUES}"),
     (_TOO_LARGE, f"the integer {{value}} {_WIDE}"),
     (_TOO_MANY, f"{{given}} {_INDICES}"),
@@ -134,6 +136,7 @@ _HINTS_BY_END = {
 _HINTS_BY_START = {
     _TEXT_WITHOUT: _HINTS_NO_NUMBER["a text"],
     _LACKING: _HINT_LACKING,
+    _TUPLE_WITHOUT: "tuples have the fields that they are made with; write loops over them, or make a new one",
     _ARRAY_WITHOUT: "check the spelling; or write NumPy's function of that name",
     _COMPLEX: _HINT_COMPLEX,
     _INDEX: _HINT_INDEX,
@@ -218,6 +221,9 @@ def _in_plain_words(found: str) -> str:
     match = messages.NO_NUMBER.match(found)
     if match is not None:
         return _of_no_number(match["name"], _NO_NUMBERS[match["type"]], first=not match["before"])
+    match = messages.WITHOUT_CODE.fullmatch(found)
+    if match is not None:
+        return f"`{_symbol(match['name'])}` does not take ({match['types']})"
     match = _OF_VECTOR.fullmatch(found)
     if match is None:
         return found
@@ -229,9 +235,14 @@ def _of_no_number(name: str, what: str, *, first: bool) -> str:
     """What to say of a call of ``name`` that gets a text, None and the like; ``first``: as its first argument."""
     if name in ("getitem", "setitem"):
         return f"{what} is indexed" if first else f"{what} {_STORED if name == 'setitem' else 'is an index'}"
-    function = getattr(operator, name, None) or getattr(operator, f"{name}_", None)
-    wanted = "an index is an integer" if name == "index" else f"`{operation(function).symbol or name}` takes numbers"
+    wanted = "an index is an integer" if name == "index" else f"`{_symbol(name)}` takes numbers"
     return f"{wanted}, not {what}"
+
+
+def _symbol(name: str) -> str:
+    """An operator as it is written, of its function in ``operator``; ``name`` of any other function."""
+    function = getattr(operator, name, None) or getattr(operator, f"{name}_", None)
+    return operation(function).symbol or name
 
 
 def of_own_code(call: str, error: BaseException) -> str:
