@@ -5446,6 +5446,36 @@ def type_a_field_that_is_no_array():
     return kernel, (Both(5, 1), floats())
 
 
+@bad(SYNTAX)
+def an_element_of_an_array_without_axes_that_stays_one():
+    def kernel(x):
+        y = x[...]
+        x[()] = 3
+        return y * 1
+
+    return kernel, (np.array(5.0),)
+
+
+@bad(SYNTAX)
+def an_element_that_stays_an_array_in_a_loop():
+    def kernel(x, out):
+        for i in range(x.shape[0]):
+            y = x[i, ...]
+            x[i] = 3
+            out[i] = y
+
+    return kernel, (floats(), floats())
+
+
+@bad(RACE)
+def race_of_dots():
+    def kernel(total, x):
+        for i in range(x.shape[0]):
+            total[...] += x[i]
+
+    return kernel, (np.array(0.0), floats())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

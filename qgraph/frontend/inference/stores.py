@@ -8,8 +8,9 @@ import numpy as np
 
 from qgraph.frontend.inference.ranks import is_ellipsis, known, known_object, rank
 from qgraph.frontend.names.bindings import LeafRef, ViewRef
-from qgraph.frontend.names.scope import Scope
-from qgraph.ir.trees import is_none
+from qgraph.frontend.names.scope import Scope, quietly_static
+from qgraph.ir.trees import is_none, parts_of
+from qgraph.source import as_written
 
 
 def is_in_place(scope: Scope, node: ast.AST) -> bool:
@@ -62,3 +63,19 @@ def _as_slice(scope: Scope, node: ast.expr) -> ast.expr:
         return node
     bounds = [None if is_none(each) else each for each in node.args]
     return ast.Slice(None, *bounds) if len(bounds) == 1 else ast.Slice(*bounds)
+
+
+def refuse_element_array(scope: Scope, value: ast.expr) -> None:
+    """Raise where a name is bound to ``x[0, ...]``, which in NumPy is an array without axes that shares its element."""
+    if not isinstance(value, ast.Subscript) or rank(scope, value) or not any(map(is_ellipsis, parts_of(value))):
+        return
+    whole = quietly_static(scope, value.value)
+    if not (rank(scope, value.value) or isinstance(whole, ViewRef) or (isinstance(whole, LeafRef) and whole.is_array)):
+        return
+    array = as_written(value.value)
+    index = ", ".join(as_written(part) for part in parts_of(value) if not is_ellipsis(part))
+    raise scope.error(
+        f"`{as_written(value)}` has no axes left, and is an array in NumPy, which shares its element with `{array}`",
+        value,
+        f"leave the dots out, for the number that it is now: {array}[{index or '()'}]",
+    )
