@@ -5476,6 +5476,25 @@ def race_of_dots():
     return kernel, (np.array(0.0), floats())
 
 
+@bad(SYNTAX)
+def a_method_of_a_text_that_is_passed():
+    def kernel(x, mode):
+        if mode.startswith("s"):
+            x[0] = 1
+
+    return kernel, (floats(), "sub")
+
+
+@bad(TYPES)
+def type_of_what_an_error_depends_on():
+    def kernel(x):
+        if x.dtype == np.int64:
+            raise ValueError("no integers")
+        x[0] = 1
+
+    return kernel, (floats(),)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_message(name, request):
     case = CASES[name]

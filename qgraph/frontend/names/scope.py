@@ -280,6 +280,9 @@ class Scope:
         if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
             self._watch_method(owner, node, member)
             return BoundFunc(member, base)
+        if isinstance(owner, str):
+            hint = 'compare texts, mode == "add", or compute it before the call, and pass what it gives'
+            raise self.error(f"`{as_written(node)}` is a method of a text", node, hint)
         if not _is_constant_owner(owner):
             raise self.error(
                 f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",

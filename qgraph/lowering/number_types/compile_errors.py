@@ -386,6 +386,8 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
             best = node
     if best is None:
         return _line_span(file, line)
+    if (best.lineno, best.end_col_offset) == (best.end_lineno, best.col_offset + 1):  # generated, for all of the line
+        return _line_span(file, line)
     # Of a compound statement what it tests, or goes over.
     inside = getattr(best, "test", None) or getattr(best, "iter", None) or getattr(best, "subject", None)
     return Span.of(inside if isinstance(best, ast.If | ast.While | ast.For | ast.Match) and inside else best, file)
