@@ -75,7 +75,7 @@ _COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\
 _OF_NUMBER = re.compile(
     r"(no implementation of (static_)?([gs]etitem|len)\(|Unknown attribute 'shape' of type )(u?int|float|complex|bool)\d*\b.*"
 )
-_ATTRIBUTE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (u?int|float|complex|bool)\d*\b.*")
+_ATTRIBUTE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<type>(u?int|float|complex|bool)\d*)\b.*")
 _OF_TEXT = re.compile(r"Unknown attribute '(?P<name>\w+)' of type unicode_type.*")
 _OF_ARRAY = re.compile(r"Unknown attribute '(?P<name>\w+)' of type array\(.*")
 _OF_TUPLE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?!array|dtype|class|vec\d|mat\d)\w+\(.*")
@@ -96,8 +96,8 @@ _NO_VECTORS = re.compile(r"(can't resolve ufunc |no implementation of )(?P<name>
 _TAKES_NO_VECTOR = "takes no vector"
 _HINT_NO_VECTOR = "write it by components: qgraph.vec(np.sqrt(v.x), np.sqrt(v.y)), v.x + v.y"
 _WITHOUT = "has no attribute"
-_NUMBER_WITHOUT = f"a number {_WITHOUT}"
-_HINT_NUMBER_WITHOUT = "numbers have real, imag and conjugate(); write functions of them, abs(v), np.round(v)"
+_NUMBER_WITHOUT = "a number of type"
+_HINT_NUMBER_WITHOUT = "write a function or an operator of it: abs(v), np.round(v), v % 1 == 0"
 _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
     "write others by components, v[0], m[0, 1]"
@@ -111,7 +111,7 @@ _HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or 
 _TEXT_WITHOUT, _ARRAY_WITHOUT, _TUPLE_WITHOUT = (f"{what} {_WITHOUT}" for what in ("a text", "an array", "a tuple"))
 _IN_PLAIN_WORDS = (
     (_OF_NUMBER, _NO_ELEMENTS),
-    (_ATTRIBUTE, f"{_NUMBER_WITHOUT} `{{name}}`"),
+    (_ATTRIBUTE, f"{_NUMBER_WITHOUT} {{type}} {_WITHOUT} `{{name}}`"),
     (_OF_TEXT, f"{_TEXT_WITHOUT} `{{name}}` in a kernel"),
     (_OF_ARRAY, f"{_ARRAY_WITHOUT} `{{name}}` in a kernel"),
     (_OF_TUPLE, f"{_TUPLE_WITHOUT} `{{name}}` in a kernel"),
