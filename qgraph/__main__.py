@@ -241,7 +241,7 @@ def _load(place: str) -> Any:
         raise _UsageError(f"there is no module {error.name!r}{instead}") from error
     except QGraphError:
         raise
-    except Exception as error:  # whatever the user's module raises is reported, by name
+    except (Exception, SystemExit) as error:  # whatever the user's module raises is reported, by name
         raise ArgumentError(
             f"{module_name} cannot be imported: {type(error).__name__}: {error}",
             hint=f"its traceback: python -c 'import {module_name}'",
@@ -276,7 +276,7 @@ def _example_arguments(options: argparse.Namespace) -> tuple[tuple[Any, ...], di
         raise
     except SyntaxError as error:
         raise _UsageError(f"--args {text!r} is not Python: {error.msg}") from error
-    except Exception as error:  # whatever the user's expression raises is reported, by name
+    except (Exception, SystemExit) as error:  # whatever the user's expression raises is reported, by name
         raise ArgumentError(f"--args {text!r} failed: {type(error).__name__}: {error}") from error
     return result
 

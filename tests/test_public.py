@@ -318,6 +318,14 @@ def test_a_module_that_cannot_be_imported_is_told(run, beside_shapes):
     )
 
 
+def test_what_ends_the_program_is_told_as_a_failure(run, beside_shapes):
+    (beside_shapes / "leaves.py").write_text("raise SystemExit\n")
+    assert run("check", "leaves:f", "--args", "1")[2].startswith("ArgumentError: leaves cannot be imported: SystemExit")
+    status, said, errors = run("check", "shapes:shifted", "--args", "exit()")
+    assert (status, said) == (1, "")
+    assert errors.startswith("ArgumentError: --args 'exit()' failed: SystemExit")
+
+
 def test_kernels_of_classes_are_named_as_they_are_written(run, beside_shapes):
     methods = """
 import qgraph

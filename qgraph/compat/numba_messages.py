@@ -15,6 +15,13 @@ NO_MATCH = re.compile(r"No implementation of function (?P<type>.+?) found for si
 INVALID = re.compile(r"Invalid use of (?P<type>.+?) with parameters (?P<args>\(.*\))")
 #: A function's type; its ``name``.
 TYPE_NAME = re.compile(r"(?:Bound)?Function\(<(?:built-in function|function|ufunc|class) '?(?P<name>[\w.]+)'?.*?>\)")
+#: What is no number among the types of a call that has no code, and the call's name.
+NO_NUMBER = re.compile(
+    r"(?:no implementation of |can't resolve ufunc )?(?:static_)?(?P<name>\w+)(?: for types \[| does not take \(|\()"
+    r"(?P<before>.*?)\b(?P<type>none|unicode_type|range_|UniTuple|Tuple|slice)"
+)
+#: The same, of a call whose types are all told.
+WITHOUT_CODE = re.compile(r"no implementation of (?P<name>\w+)\((?P<types>.*)\) for these types")
 #: Where it is: file and line, said in either of two ways.
 PLACE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)|\bat (?P<at>\S+) \((?P<at_line>\d+)\)')
 #: No place: Numba makes functions of operations on whole arrays, and puts them on the first line of the file.
@@ -24,7 +31,8 @@ UNTYPED = re.compile(r"Untyped global name '(?P<name>\w+)'")
 #: A ``name`` has two types, or what a function returns.
 TWO_TYPES = re.compile(r"Cannot unify (?P<one>.+) and (?P<other>.+) for '(?P<name>[$\w]+)(?:\.\d+)*', defined at")
 TWO_RESULTS = re.compile(r"Can't unify return type from the following types: (?P<types>.+)")
-#: A literal's type, with the value.
+#: A text's type, with the text, and that of another literal, with the value.
+LITERAL_TEXT = re.compile(r"Literal\[str\]\(.*?\)(?=[,)\]\s])")
 LITERAL = re.compile(r"Literal\[\w+\]\((.*?)\)")
 #: An error inside another one, with its class.
 INNER = re.compile(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|NumbaTypeError): (.+)")

@@ -15,7 +15,7 @@ from qgraph.frontend.bodies.array_contraction import contract_arrays
 from qgraph.frontend.bodies.loop_fusion import join_loops
 from qgraph.frontend.bodies.loop_interchange import interchange_loops
 from qgraph.frontend.bodies.name_resolution import Body
-from qgraph.frontend.checks.elements import refuse_elements_of_numbers
+from qgraph.frontend.checks.elements import refuse_elements_of_numbers, refuse_missing_arrays
 from qgraph.frontend.checks.signedness import refuse_mixed_signs
 from qgraph.frontend.checks.truthiness import refuse_arrays_as_conditions
 from qgraph.frontend.desugar.raised_errors import as_branch
@@ -180,6 +180,7 @@ def _built(
     tree = pruned(Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
+    refuse_missing_arrays(scope, tree)
     if globals_.checks_indices:
         # Loops look at what is noted there.
         _ = unit.exits

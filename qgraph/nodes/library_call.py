@@ -27,6 +27,7 @@ from qgraph.records import dataclass
 from qgraph.source import as_written
 
 NAMES = {"torch": "PyTorch", "cupy": "CuPy"}
+_WITHOUT_KIND = "leave it out: equal elements come in any order; where theirs matters, sort before the call and pass the result"
 
 
 def call(fn: Callable[..., Any], *arrays: Any, reads: Any = None, writes: Any = None) -> Any:
@@ -230,7 +231,7 @@ def made(
             raise KernelSyntaxError(
                 f"`{as_written(node)}` has the argument `{keyword.arg}`, which kernels do not know",
                 call.span(keyword.value),
-                hint=f"known are {', '.join(allowed) or 'none'}",
+                hint=_WITHOUT_KIND if keyword.arg == "kind" else f"known are {', '.join(allowed) or 'none'}",
             )
         if record is None:
             named[keyword.arg] = _leaves(call, keyword.value)

@@ -102,7 +102,9 @@ STORES = statements(
 )
 STORES += statements("a[i] -= 1", kinds="fisc", refusal="`a[i] -= 1` computes int64, and `a[i]` is of type bool")
 STORES += statements("a[i, 1:] += x[:-1]", kinds="fisc", refusal="bool + bool is a number in Python and not in NumPy")
-STORES += statements("a[i] = np.conjugate(c[i]) * x", kinds="fisc", refusal="Unknown attribute 'conjugate' of type bool")
+STORES += statements(
+    "a[i] = np.conjugate(c[i]) * x", kinds="fisc", refusal="a number of type bool has no attribute `conjugate`"
+)
 STORES += statements("a[i] = x / 2", "a[i] *= x", "a[i] = x * 2 - c[i]")
 STORES += statements("a[i] *= 1.5", kinds="fc", refusal="`a[i] *= 1.5` computes float64, and `a[i]` is of type")
 
@@ -147,7 +149,7 @@ NUMBERS += expressions("np.real(x[1])", "x[1].imag + x[0].real", kinds="fisc", r
 NUMBERS += expressions(
     "x[i % 4] + c[i, 0]", "np.add(c[i, 0], x[1])", kinds="fisc", refusal="bool + bool is a number in Python and not in NumPy"
 )
-NUMBERS += expressions("np.conjugate(c[i, 0])", kinds="fisc", refusal="Unknown attribute 'conjugate' of type bool")
+NUMBERS += expressions("np.conjugate(c[i, 0])", kinds="fisc", refusal="a number of type bool has no attribute `conjugate`")
 NUMBERS += expressions(
     "np.negative(c[i, 0])", kinds="fisc", refusal="numpy.negative of bool: kernels have it of numbers that are"
 )

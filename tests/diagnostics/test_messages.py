@@ -11,6 +11,7 @@ import ctypes
 import functools
 import inspect
 import linecache
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -2061,8 +2062,8 @@ def type_tuples_of_two_lengths():
     return kernel, (floats(),)
 
 
-@bad(TYPES)
-def type_a_text_of_a_number():
+@bad(SYNTAX)
+def a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):
             x[i] = str(i) == "1"
@@ -5123,7 +5124,7 @@ def type_a_bound_is_a_text():
 @bad(TYPES)
 def type_one_of_several_returned_values():
     def kernel(x):
-        return abs(-3), max(x[0], 1.0), min(x, key=abs)
+        return abs(-3), max(x[0], 1.0), ~x[0]
 
     return kernel, (np.zeros(4),)
 
@@ -5158,6 +5159,340 @@ def print_with_a_separator():
         print(x[0], x[1], sep=", ")
 
     return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_text_that_is_formatted():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            s = "%d" % i
+            x[i] = s == "(1)"
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_a_range_that_is_indexed():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = range(3, 10)[i]
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(TYPES)
+def type_none_that_is_added():
+    def kernel(x, n):
+        x[:] = x + n
+
+    return kernel, (np.zeros(4), None)
+
+
+@bad(TYPES)
+def type_none_in_an_array():
+    def kernel(x, n):
+        for i in range(x.shape[0]):
+            x[i] = n
+
+    return kernel, (np.zeros(4), None)
+
+
+@bad(TYPES)
+def type_a_bound_that_is_a_text():
+    def kernel(x, n):
+        x[:n] = 1
+
+    return kernel, (np.zeros(4), "3")
+
+
+@bad(TYPES)
+def type_a_tuple_for_a_row_in_a_loop():
+    def kernel(u):
+        for i in range(u.shape[0]):
+            u[i] = i, 2.0
+
+    return kernel, (np.zeros((3, 2)),)
+
+
+@bad(SYNTAX)
+def arrays_in_a_tuple_for_a_part():
+    def kernel(u, x, y):
+        u[:] = x, y
+
+    return kernel, (np.zeros((2, 5)), floats(), floats())
+
+
+@bad(SYNTAX)
+def a_product_in_place():
+    def kernel(x, y):
+        x @= y.T + 1
+
+    return kernel, (np.eye(3), np.eye(3))
+
+
+@bad(SYNTAX)
+def a_product_in_place_in_a_loop():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            x[i] @= y
+
+    return kernel, (np.zeros((4, 3, 3)), np.eye(3))
+
+
+@bad(TYPES)
+def type_a_float_in_place_by_dots():
+    def kernel(flag):
+        flag[...] += 1.5
+
+    return kernel, (np.array(3),)
+
+
+@bad(TYPES)
+def type_a_text_in_the_place_of_an_array():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = 1
+
+    return kernel, ("hello",)
+
+
+@bad(TYPES)
+def type_none_that_is_assigned():
+    def kernel(x, y):
+        x[:] = y
+
+    return kernel, (None, np.zeros(4))
+
+
+@bad(TYPES)
+def type_a_number_with_a_method_of_arrays():
+    def kernel(x, y):
+        x[0] = y.sum()
+
+    return kernel, (np.zeros(4), 3.0)
+
+
+@bad(TYPES)
+def type_a_number_with_a_length():
+    def kernel(x, n):
+        for i in range(len(n)):
+            x[i] = 1
+
+    return kernel, (np.zeros(4), 3)
+
+
+@bad(SYNTAX)
+def none_on_one_path_in_the_place_of_an_array():
+    def kernel(x, y, n):
+        if n > 0:
+            for i in range(y.shape[0]):
+                x[i] = 1
+
+    return kernel, (np.zeros(4), None, 1)
+
+
+@bad(TYPES)
+def type_a_number_of_numpys_with_a_method():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i].argsort()
+
+    return kernel, (np.zeros(4),)
+
+
+@bad(SYNTAX)
+def names_an_attribute_of_an_array_that_is_misspelt():
+    def kernel(x):
+        for i in range(x.shpae[0]):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_an_attribute_of_an_array_of_an_iteration():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            t = np.zeros(3)
+            x[i] = t.szie
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_list_that_is_made():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = list(range(3))[1]
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def the_class_of_a_number():
+    def kernel(x, n):
+        if isinstance(n, int):
+            x[0] = 1
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def numbers_sorted_by_python():
+    def kernel(x):
+        x[:] = sorted(x)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def the_larger_by_a_key():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = max(x[i], -2.0, key=abs)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_power_with_a_modulus():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = pow(i, 2, 3)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_logarithm_with_a_base():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = math.log(x[i] + 1, 2)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def too_many_arguments_of_a_function():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = math.sqrt(x[i], 2)
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def too_many_arguments_of_len():
+    def kernel(x):
+        for i in range(len(x, 1)):
+            x[i] = 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def too_few_arguments_of_a_ufunc():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = np.maximum(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_too_many_values_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            a, b = i, 2, 3
+            x[i] = a + b
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_method_of_a_text():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = len("{}".format(i))  # noqa: UP032
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_field_that_a_tuple_has_not():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            both = Both(x[i], 1)
+            x[i] = both.third
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_product_of_numbers_as_matrices():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] @ x[i]
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_field_that_is_no_array():
+    def kernel(pair, x):
+        for i in range(pair.first.shape[0]):
+            x[i] = 1
+
+    return kernel, (Both(5, 1), floats())
+
+
+@bad(SYNTAX)
+def an_element_of_an_array_without_axes_that_stays_one():
+    def kernel(x):
+        y = x[...]
+        x[()] = 3
+        return y * 1
+
+    return kernel, (np.array(5.0),)
+
+
+@bad(SYNTAX)
+def an_element_that_stays_an_array_in_a_loop():
+    def kernel(x, out):
+        for i in range(x.shape[0]):
+            y = x[i, ...]
+            x[i] = 3
+            out[i] = y
+
+    return kernel, (floats(), floats())
+
+
+@bad(RACE)
+def race_of_dots():
+    def kernel(total, x):
+        for i in range(x.shape[0]):
+            total[...] += x[i]
+
+    return kernel, (np.array(0.0), floats())
+
+
+@bad(SYNTAX)
+def a_method_of_a_text_that_is_passed():
+    def kernel(x, mode):
+        if mode.startswith("s"):
+            x[0] = 1
+
+    return kernel, (floats(), "sub")
+
+
+@bad(TYPES)
+def type_of_what_an_error_depends_on():
+    def kernel(x):
+        if x.dtype == np.int64:
+            raise ValueError("no integers")
+        x[0] = 1
+
+    return kernel, (floats(),)
 
 
 @pytest.mark.parametrize("name", CASES)

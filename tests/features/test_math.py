@@ -269,3 +269,16 @@ def test_the_power_one_half_of_an_array_is_the_square_root(check, dtype):
     x = np.array([-0.0, 0.0, -np.inf, np.inf, np.nan, 2, -1], dtype)
     z = np.array([4, -4, 3 + 4j, 0], "complex64" if dtype == "float32" else "complex128")
     check(square_roots, lambda: (x.copy(), z.copy(), np.zeros((3, 7), dtype)))
+
+
+def without_arguments(x):
+    x[0] += float() + int() + bool()
+    for i in range(1, x.shape[0]):
+        for k, v in enumerate((5, 6), start=2):
+            x[i] += k * v + int() + complex().real
+        for k, v in enumerate(iterable=(1.5, 2.5)):
+            x[i] -= k * v
+
+
+def test_numbers_of_no_arguments_and_keywords_of_enumerate(check):
+    check(without_arguments, lambda: (np.arange(4.0) + 1,))

@@ -266,7 +266,7 @@ def greatest_of_a_number_and_a_row(x, y):
 MESSAGES = [
     (index_that_is_a_float, "an index of an element is a float64", "write int"),
     (index_that_is_a_boolean, "an index of an element is a bool", "write int"),
-    (greatest_of_a_number_and_a_row, r"no implementation of max\(float64, array", ""),
+    (greatest_of_a_number_and_a_row, r"`max` does not take \(float64, array", ""),
 ]
 
 

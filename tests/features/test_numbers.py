@@ -925,8 +925,23 @@ def large_literals(out):
         out[i] = (2**70 >> 66) + i + (10**30 // 10**29) - WIDE * WIDE // WIDE
 
 
+def compared_large_literals(out):
+    out[0] = (max(2**70, 2**71) >> 66) + min(2**70, 5, -(2**64)) // 2**62
+    out[1] = 2**70 < 2**71 <= 2**71 != 2**70
+    out[2] = 3 if max(2**70, 1) == 2**70 else 4
+    if 2**70 > 2**71:
+        out[3] = 1
+    else:
+        out[3] = 2
+    for i in range(4, out.shape[0]):
+        out[i] = (min(2**70, 2**69) >> 66) + max(-(2**70), -3) * i
+        if not 2**70 == 2**71:
+            out[i] += 1
+
+
 def test_integer_literals_of_any_size_are_pythons(check):
     check(large_literals, lambda: (np.zeros(5, np.int64),))
+    check(compared_large_literals, lambda: (np.zeros(6, np.int64),))
 
 
 def truncated(x, out):

@@ -345,7 +345,10 @@ def test_a_method_of_a_number_is_returned(check):
 def whether_it_is(x, y):
     given = x is not None
     y[:] = x + (y is None)
-    return given, y is None, np.sum(y) > 3 and x is not None
+    if None is not y and None is not x[0]:
+        for i in range(y.shape[0]):
+            y[i] += 2 if None is x else 3
+    return given, y is None, np.sum(y) > 3 and x is not None, None is y
 
 
 def test_whether_an_array_is_something_is_one_boolean(check):
@@ -383,6 +386,26 @@ def of_two_types(x):
 def test_a_func_returns_values_of_one_type(rig):
     with pytest.raises(qgraph.KernelTypeError, match="^a function returns values of several types: "):
         rig.run(rig.kernel(of_two_types), np.ones(3))
+
+
+def quotients_with_a_name(k, n, m):
+    t = divmod(n, m)
+    k[0] += t[0] * 10 + t[1]
+    first = second = divmod(k[1] + t[1], k[2])
+    for i in qgraph.serial(range(2)):
+        t = divmod(k[i], m)
+        for j in range(k.shape[0]):
+            k[j] += t[1] + first[0]
+    return t, second[1]
+
+
+@pytest.mark.parametrize("m", [5, -2, 0])
+def test_a_name_for_both_numbers_of_divmod(rig, check, m):
+    if m:
+        check(quotients_with_a_name, lambda: (np.arange(4) + 7, 17, m))
+        return
+    with pytest.raises(qgraph.ArgumentError, match=r"divmod\(n, m\)"):
+        rig.run(rig.kernel(quotients_with_a_name), np.arange(4) + 7, 17, m)
 
 
 def quotient_and_remainder(n, m):

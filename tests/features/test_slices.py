@@ -302,3 +302,56 @@ def test_lengths_that_differ_where_one_is_a_choice(rig):
 
     with pytest.raises(ArgumentError, match=r"`y` has length 4, and `x.reshape\(-1\)` has length 6"):
         rig.kernel(added)(rig.device(np.arange(6.0)), rig.device(np.ones(4)))
+
+
+@qgraph.func
+def sum_of_part(x, n):
+    return np.sum(x[:n])
+
+
+def parts_without_bounds(x, y, u, n):
+    y[n:] = x[:n] * 2
+    part = x[n:3]
+    y[:3] += part[::n]
+    y[::-1] -= x[n::-1] + sum_of_part(x, n)
+    for i in range(u.shape[0]):
+        u[i, n:4] = x[:4:n] + sum_of_part(x, n)
+        u[i, 4] = np.max(x[n:]) + np.sum(x[1:n])
+
+
+def test_bounds_that_are_none(check):
+    check(parts_without_bounds, lambda: (numbers(6), numbers(6) + 1, np.full((3, 5), 77.0), None))
+
+
+def tuples_for_parts(x, u, counts, n):
+    x[1:3] = x[2], x[0]
+    u[0, :2] = 1.5, 2
+    u[:2, 2:] = (n, x[3]), (np.sum(x), 0.5)
+    u[2] = (n,)
+    u[:, 1] += 1, 2, x[1]
+    counts[:3] = 1.75, 2**60 + 1, n
+    counts[3:] *= 2, 3
+    part = u[1]
+    part[:3] = 0, 1, True
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i]
+    for t in qgraph.serial(range(2)):
+        u[t, 1:3] = total, t
+
+
+def test_tuples_that_are_assigned_to_parts(check):
+    check(tuples_for_parts, lambda: (numbers(6), numbers(3, 4), np.arange(5) + 2, 3))
+
+
+def only_elements(flag, total, x):
+    total[...] = total[...] * 2
+    while qgraph.graph_do_while(flag):
+        for i in range(x.shape[0]):
+            x[i] += total[...]
+        total[...] += 1.5
+        flag[...] -= 1
+
+
+def test_elements_of_arrays_without_axes_by_dots(check):
+    check(only_elements, lambda: (np.array(3), np.array(0.5), numbers(4)))

@@ -65,7 +65,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
     if isinstance(node, ast.AugAssign):
         # Before reductions become kernel scalars, whose types nobody knows yet.
         check_in_place(scope, node, place, value)
-    value = evaluated_array(region, scope, value)
+    value = evaluated_array(region, scope, _as_array(scope, place, value, node))
     if isinstance(node, ast.AugAssign):
         # Again, since of arrays that had to be made first the types are known now.
         check_in_place(scope, node, place, value)
@@ -74,7 +74,7 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
         raise scope.error(
             f"`{as_written(node)}` assigns a tuple to a part of an array",
             value,
-            "assign its parts to elements, one by one",
+            "assign its parts one by one: u[0] = x, then u[1] = y",
         )
     body = Elements(region, scope)
     view = body.assigned(place)
@@ -87,6 +87,23 @@ def assign_slice(region: Region, scope: Scope, node: ast.Assign | ast.AugAssign,
         copied = body.copied(view, target, node)
         body.store(copied, computed, node)
         body.store(store, copied, node)
+
+
+def _as_array(scope: Scope, place: ast.expr, value: ast.expr, node: ast.Assign | ast.AugAssign) -> ast.expr:
+    """``value``; of a tuple of numbers, and of tuples of these, the array that NumPy makes of it."""
+    if not isinstance(value, ast.Tuple) or not _holds_numbers(scope, value):
+        return value
+    made = word(scope, np.array, value)
+    if isinstance(node, ast.Assign) and (dtype := element_type(scope, place)) is not None:
+        # Each number is converted by itself.
+        made.keywords = [ast.keyword("dtype", word(scope, dtype.type).func)]
+    return at_place(standing_for(made, value), value)
+
+
+def _holds_numbers(scope: Scope, node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple):
+        return bool(node.elts) and all(_holds_numbers(scope, each) for each in node.elts)
+    return not rank(scope, node) and not isinstance(node, ast.Starred)
 
 
 # --- elements ----------------------------------------------------------------------------------------------------------

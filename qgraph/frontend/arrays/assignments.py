@@ -86,7 +86,8 @@ def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
         return
     made = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not isinstance(node.value, ast.Call)
     # A new array has a type, which its numbers tell before they are kernel scalars.
-    value = node.value
+    named = any(isinstance(target, ast.Name) for target in node.targets)
+    value = _divided(region, scope, node.value) if named else node.value
     if not made or not rank(scope, value):
         value = evaluated(region, scope, grids(scope, with_named_places(region, scope, value)))
     for target in node.targets:
@@ -98,6 +99,16 @@ def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
             _to_elements(region, scope, ast.copy_location(ast.Assign([target], value), node))
         else:
             raise _no_target(scope, target)
+
+
+def _divided(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
+    """``value``; of `divmod(n, m)` the tuple of names for its two numbers."""
+    if not isinstance(value, ast.Call) or known_object(scope, value.func) is not divmod or rank(scope, value):
+        return value
+    names = [f"{ADDED}divided{k}_{value.lineno}_{value.col_offset}" for k in range(2)]
+    target = ast.Tuple([standing_for(stored(name), value) for name in names], ast.Store())
+    assign(region, scope, at_place(ast.Assign([target], value), value))
+    return at_place(ast.Tuple([standing_for(load(name), value) for name in names], ast.Load()), value)
 
 
 def _has_arrays(scope: Scope, value: ast.expr) -> bool:
@@ -170,8 +181,9 @@ def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
 def augmented(region: Region, scope: Scope, node: ast.AugAssign) -> None:
     """``target += value``."""
     if updates_only_element(scope, node):
-        assert isinstance(node.target, ast.Name)
-        name = standing_for(load(node.target.id), node.target)
+        array = node.target.value if isinstance(node.target, ast.Subscript) else node.target
+        assert isinstance(array, ast.Name)
+        name = standing_for(load(array.id), array)
         check_in_place(scope, node, name, node.value)
         element = ast.Subscript(name, ast.Tuple([], ast.Load()), ast.Store())
         node = ast.copy_location(ast.AugAssign(at_place(element, node.target), node.op, node.value), node)

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping
 
 from qgraph.frontend.inference.host_expressions import binding, settled
-from qgraph.frontend.inference.ranks import is_ellipsis, rank
+from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.inference.stores import refuse_element_array
 from qgraph.frontend.names.bindings import (
     Binding,
     HostExpr,
@@ -171,7 +172,7 @@ def _bind(region: Region, scope: Scope, values: list[tuple[ast.Name, ast.expr]])
         bound = temporary(region, scope, name, value) or binding(region.unit, scope, value)
         bound = bound or region.arrays.bind(region, scope, value)
         if bound is None:
-            _refuse_element_array(scope, value)
+            refuse_element_array(scope, value)
         if bound is None or (frame.varies(name.id) and is_known_number(bound)):
             computed.append((name, value if bound is None else _once(region, scope, bound, value)))
         else:
@@ -182,19 +183,6 @@ def _bind(region: Region, scope: Scope, values: list[tuple[ast.Name, ast.expr]])
     for name, bound in known:
         _check_rebinding(scope, name, bound)
         scope.names[name.id] = held_range(region, bound) if isinstance(bound, RangeRef) else bound
-
-
-def _refuse_element_array(scope: Scope, value: ast.expr) -> None:
-    if not isinstance(value, ast.Subscript) or not rank(scope, value.value):
-        return
-    parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
-    if any(map(is_ellipsis, parts)):
-        array = as_written(value.value)
-        raise scope.error(
-            f"`{as_written(value)}` has no axes left, and is an array in NumPy, which shares its element with `{array}`",
-            value,
-            f"leave the dots out, for the number that it is now: {array}[0]",
-        )
 
 
 def _once(region: Region, scope: Scope, bound: Binding, value: ast.expr) -> ast.expr:

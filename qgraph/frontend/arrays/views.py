@@ -20,7 +20,7 @@ from qgraph.frontend.statements.inlining import bind_value
 from qgraph.frontend.statements.region import Region
 from qgraph.ir.argument_types import ArrayType, Leaf
 from qgraph.ir.program import Check
-from qgraph.ir.trees import at_place, is_none, load, parsed, parts_of
+from qgraph.ir.trees import at_place, load, parsed, parts_of
 from qgraph.operations import intrinsics
 from qgraph.polyhedral.symbolic_integers import Poly, least
 from qgraph.records import dataclass
@@ -206,7 +206,7 @@ class _Viewer:
 
     def _sliced(self, base: ViewAxis, part: ast.Slice) -> ViewAxis:
         written = (part.lower, part.upper, part.step)
-        lower, upper, step = (None if is_none(bound) else bound for bound in written)
+        lower, upper, step = (None if bound is None or is_new_axis(self._scope, bound) else bound for bound in written)
         by = ONE if step is None else self._step(step)
         if lower is upper is None and by.constant == 1:
             return base

@@ -19,6 +19,7 @@ from qgraph.frontend.inference.axes_reduced import COMPOSED
 from qgraph.frontend.inference.lookups import lookup_of
 from qgraph.frontend.inference.ranks import known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import composed
+from qgraph.frontend.inference.stores import refuse_element_array
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
@@ -191,6 +192,7 @@ class ArrayResolution(ValueResolution):
             for name, value in pairs:
                 bound = self._scope.names.get(name.id) if isinstance(name, ast.Name) else None
                 if isinstance(name, ast.Name) and isinstance(bound, Private):
+                    refuse_element_array(self._scope, value)
                     # The value is yet to be visited: the name is what it was.
                     found = replace(array_of(self._scope, bound.name, value), vector=bound.vector, inside=bound.inside)
                     self._scope.names[name.id] = replace(found, origin="") if name.id in self.rebound else found

@@ -15,7 +15,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
-from qgraph.ir.trees import assign, is_none, load, parts_of
+from qgraph.ir.trees import assign, load, parts_of
 from qgraph.operations import intrinsics
 from qgraph.operations.vectors import Shape
 from qgraph.records import dataclass
@@ -164,7 +164,10 @@ def line_of(scope: Scope, node: ast.expr, name: str) -> Line | None:
     if len(slices) != 1 or not whole or any(is_new_axis(scope, part) or is_ellipsis(part) for part in parts):
         return None
     ((axis, part),) = slices
-    if not is_none(part.step):
+    lower, upper, step = (
+        None if each is None or is_new_axis(scope, each) else each for each in (part.lower, part.upper, part.step)
+    )
+    if step is not None:
         return None
     before: list[ast.stmt] = []
 
@@ -179,7 +182,6 @@ def line_of(scope: Scope, node: ast.expr, name: str) -> Line | None:
         return load(kept)
 
     size = shape_along(array, axis)
-    lower, upper = (None if is_none(bound) else bound for bound in (part.lower, part.upper))
     start = None if lower is None or constant_of(lower) == 0 else inside(lower, f"{name}_from")
     stop = size if upper is None else word(scope, min, inside(upper, f"{name}_to"), size)
     length = stop if start is None else word(scope, max, ast.BinOp(stop, ast.Sub(), start), ast.Constant(0))

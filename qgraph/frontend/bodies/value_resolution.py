@@ -325,7 +325,9 @@ class ValueResolution(ast.NodeTransformer):
         """Raise for `x[i] is True`: NumPy's True is another object than Python's, and numbers of kernels are none at all."""
         parts = (node.left, *node.comparators)
         for op, left, right in zip(node.ops, parts, parts[1:], strict=False):
-            if isinstance(op, ast.Is | ast.IsNot) and not (is_none(right) or all(map(self._is_one_object, (left, right)))):
+            if isinstance(op, ast.Is | ast.IsNot) and not (
+                is_none(left) or is_none(right) or all(map(self._is_one_object, (left, right)))
+            ):
                 match right:
                     case ast.Constant(value=bool(truth)):
                         wanted = isinstance(op, ast.Is) is truth
@@ -372,12 +374,7 @@ class ValueResolution(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """An operator: a number of the host, or code that notes a fault where Python raises; of literals what Python makes."""
-        try:
-            written = written_integer(node)
-        except OverflowError:
-            raise self._scope.error(
-                "an integer of more than 65,536 bits", node, "write a float, or the number that it gives"
-            ) from None
+        written = written_integer(self._scope, node)
         if written is not None:
             return standing_for(self._constant(written, node), node)
         power = self.power(node.left, node.right, node) if isinstance(node.op, ast.Pow) else None
@@ -392,6 +389,8 @@ class ValueResolution(ast.NodeTransformer):
         return node
 
     def _integer_of_host(self, node: ast.Call | ast.BinOp) -> HostExpr | None:
+        if (written := written_integer(self._scope, node)) is not None:
+            return HostExpr(ast.Constant(written))
         return integer_of_host(self._body.unit, self._scope, node) if self._divisors != "known" else None
 
     def _fault(self, op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> Fault | None:

@@ -327,6 +327,7 @@ def _hint(write: Access, accesses: Accesses, words: str) -> str:
             a for a in accesses.all if a.array == write.array and a.kind == "read" and a.reach.indices == write.reach.indices
         ]
         if sums and write.kind == "write" and not write.reach.loops:
-            return f"{order}; to combine values of all iterations, update the element (`{write.text} += ...`)"
+            element = write.text.replace("[...]", "[()]")
+            return f"{order}; to combine values of all iterations, update the element (`{element} += ...`)"
         return f"{order}: `{write.text}` does not vary with every variable of this loop"
     return f"{order}; or write to a second array; or, if you know better, say `qgraph.parallel({words})`"

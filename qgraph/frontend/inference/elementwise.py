@@ -134,13 +134,17 @@ class Zeros(ast.NodeTransformer):
 
 def check_in_place(scope: Scope, node: ast.AugAssign, target: ast.expr, value: ast.expr) -> None:
     """NumPy refuses an update whose result is of a wider kind than the array."""
-    of_target = element_type(scope, target)
-    result = element_type(scope, ast.copy_location(ast.BinOp(target, node.op, value), node))
+    computed = ast.copy_location(ast.BinOp(target, node.op, value), node)
+    place = as_written(target) if isinstance(target, ast.Subscript) else f"{as_written(target)}[...]"
+    if isinstance(node.op, ast.MatMult):
+        what = f"`{as_written(node)}` is a product in place"
+        raise scope.error(what, node, f"assign it, of whole arrays at kernel level: {place} = {as_written(computed)}")
+    of_target, result = element_type(scope, target), element_type(scope, computed)
     if of_target is not None and result is not None and not np.can_cast(result, of_target, "same_kind"):
         raise KernelTypeError(
             f"`{as_written(node)}` computes {result}, and `{as_written(target)}` is of type {of_target}",
             scope.span(node),
-            hint=f"NumPy refuses this too: write `{as_written(target)} = ...`, which converts",
+            hint=f"NumPy refuses this too: write `{place} = ...`, which converts",
         )
 
 

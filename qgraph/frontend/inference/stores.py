@@ -6,10 +6,11 @@ import ast
 
 import numpy as np
 
-from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.inference.ranks import is_ellipsis, known, known_object, rank
 from qgraph.frontend.names.bindings import LeafRef, ViewRef
-from qgraph.frontend.names.scope import Scope
-from qgraph.ir.trees import is_none
+from qgraph.frontend.names.scope import Scope, quietly_static
+from qgraph.ir.trees import is_none, parts_of
+from qgraph.source import as_written
 
 
 def is_in_place(scope: Scope, node: ast.AST) -> bool:
@@ -18,10 +19,13 @@ def is_in_place(scope: Scope, node: ast.AST) -> bool:
 
 
 def updates_only_element(scope: Scope, node: ast.AugAssign) -> bool:
-    """Whether a statement such as `x *= 2` changes the element of ``x``, an array without axes."""
-    bound = known(scope, node.target) if isinstance(node.target, ast.Name) else None
+    """Whether a statement such as `x *= 2`, or `x[...] *= 2`, changes the element of ``x``, an array without axes."""
+    target: ast.expr = node.target
+    if isinstance(target, ast.Subscript) and is_ellipsis(target.slice):
+        target = target.value
+    bound = known(scope, target) if isinstance(target, ast.Name) else None
     is_array = isinstance(bound, ViewRef) or (isinstance(bound, LeafRef) and bound.is_array)
-    return is_array and not rank(scope, node.target)
+    return is_array and not rank(scope, target)
 
 
 def is_slice(scope: Scope, target: ast.expr) -> bool:
@@ -59,3 +63,19 @@ def _as_slice(scope: Scope, node: ast.expr) -> ast.expr:
         return node
     bounds = [None if is_none(each) else each for each in node.args]
     return ast.Slice(None, *bounds) if len(bounds) == 1 else ast.Slice(*bounds)
+
+
+def refuse_element_array(scope: Scope, value: ast.expr) -> None:
+    """Raise where a name is bound to ``x[0, ...]``, which in NumPy is an array without axes that shares its element."""
+    if not isinstance(value, ast.Subscript) or rank(scope, value) or not any(map(is_ellipsis, parts_of(value))):
+        return
+    whole = quietly_static(scope, value.value)
+    if not (rank(scope, value.value) or isinstance(whole, ViewRef) or (isinstance(whole, LeafRef) and whole.is_array)):
+        return
+    array = as_written(value.value)
+    index = ", ".join(as_written(part) for part in parts_of(value) if not is_ellipsis(part))
+    raise scope.error(
+        f"`{as_written(value)}` has no axes left, and is an array in NumPy, which shares its element with `{array}`",
+        value,
+        f"leave the dots out, for the number that it is now: {array}[{index or '()'}]",
+    )

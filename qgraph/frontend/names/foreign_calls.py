@@ -8,8 +8,8 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Sequence
-from types import FunctionType
+from collections.abc import Iterable, Sequence
+from types import BuiltinFunctionType, FunctionType
 
 import numpy as np
 
@@ -26,14 +26,26 @@ _PARAMETERS: tuple[tuple[object, tuple[str, ...]], ...] = (
     (round, ("number", "ndigits")),
     (pow, ("base", "exp", "mod")),
     (complex, ("real", "imag")),
+    (enumerate, ("iterable", "start")),
 )
 # Functions of numbers that one backend or another has no code for.
 _LACKING = (np.ldexp, np.nextafter, np.spacing, np.logaddexp2, math.remainder, math.modf)
-_REFUSED_BUILTINS = frozenset(
-    {
-        *("open", "input", "eval", "exec", "getattr", "setattr", "hasattr", "delattr", "callable", "globals", "locals", "vars"),
-        *("dir", "type", "id", "repr", "ascii", "format", "bin", "oct", "hex", "ord", "chr"),
-    }
+_ON_HOST = "do it on the host, before or after the call"
+_NO_OBJECTS = "kernels have tuples of fixed length, numbers and arrays; write a tuple, (a, b), or pass an array"
+_OF_TYPES = 'what is known of types is computed while compiling: qgraph.static(x.dtype.kind == "f"), for an array `x`'
+_REFUSED_BUILTINS = {
+    **dict.fromkeys(("open", "input", "eval", "exec", "getattr", "setattr", "hasattr", "delattr", "callable"), _ON_HOST),
+    **dict.fromkeys(("globals", "locals", "vars", "dir", "id", "iter", "next", "object", "super", "memoryview"), _ON_HOST),
+    **dict.fromkeys(("repr", "ascii", "format", "bin", "oct", "hex", "ord", "chr", "str", "bytes", "bytearray"), _ON_HOST),
+    **dict.fromkeys(("type", "isinstance", "issubclass"), _OF_TYPES),
+    **dict.fromkeys(("list", "dict", "set", "frozenset"), _NO_OBJECTS),
+    **dict.fromkeys(("map", "filter"), "write a loop over the values"),
+    "sorted": "sort whole arrays at kernel level: y[:] = np.sort(x)",
+}
+# What is given by keyword, and kernels have not.
+_REFUSED_KEYWORDS: tuple[tuple[object, str], ...] = (
+    (print, "each call prints one line of what it is given, with spaces between"),
+    *((function, "compare the keys, or write an `if`: m = a if abs(a) > abs(b) else b") for function in (min, max)),
 )
 
 
@@ -73,16 +85,24 @@ def refuse_callee(scope: Scope, callee: object, node: ast.Call) -> None:
 
 def _refuse_builtins(scope: Scope, callee: object, node: ast.Call, text: str) -> None:
     """Python's functions of objects and texts, and what of ``print`` is not everywhere."""
-    if callee is print and node.keywords:
-        found = f"`{node.keywords[0].arg}` of `print` cannot be used in a kernel"
-        raise scope.error(found, node.keywords[0].value, "each call prints one line of what it is given, with spaces between")
+    hint = next((hint for function, hint in _REFUSED_KEYWORDS if function is callee), "")
+    if hint and node.keywords:
+        found = f"`{node.keywords[0].arg}` of `{text}` cannot be used in a kernel"
+        raise scope.error(found, node.keywords[0].value, hint)
+    if callee is pow and len(node.args) + len(node.keywords) > 2:
+        what = f"`{as_written(node)}` has a modulus, which kernels do not take"
+        raise scope.error(what, node, "multiply in a loop, and take `%` of each product")
+    if callee is math.log and len(node.args) == 2:
+        x, base = map(as_written, node.args)
+        raise scope.error(f"`{as_written(node)}` has a base", node, f"write {text}({x}) / {text}({base})")
     if callee is any or callee is all:
         name = callee.__name__
         raise scope.error(
             f"`{text}()` of Python's goes over objects, which a kernel has none of", node, f"write np.{name}(...)"
         )
-    if callee in vars(builtins).values() and getattr(callee, "__name__", "") in _REFUSED_BUILTINS:
-        raise scope.error(f"`{text}()` cannot be used in a kernel", node, "do it on the host, before or after the call")
+    name = getattr(callee, "__name__", "")
+    if name in _REFUSED_BUILTINS and callee is vars(builtins).get(name):
+        raise scope.error(f"`{text}()` cannot be used in a kernel", node, _REFUSED_BUILTINS[name])
 
 
 def refused_reversed(scope: Scope, node: ast.Call) -> KernelSyntaxError:
@@ -190,7 +210,14 @@ def give_defaults(scope: Scope, cls: object, node: ast.Call) -> None:
 
 
 def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
-    """Arguments of builtin functions by position: Numba has no keywords there."""
+    """Arguments of builtin functions by position: Numba has no keywords there, and takes no argument for none.
+
+    Raises:
+        KernelSyntaxError: there are too few, or too many.
+    """
+    if callee in (int, float, complex, bool) and not node.args and not node.keywords:
+        node.args = [ast.copy_location(ast.Constant(0), node)]
+    _check_arguments(scope, callee, node)
     names = next((names for function, names in _PARAMETERS if function is callee), ())
     if not names or not node.keywords:
         return
@@ -206,6 +233,30 @@ def by_position(scope: Scope, callee: object, node: ast.Call) -> None:
         )
     node.args += [given[name] for name in wanted[: len(given)]]
     node.keywords = []
+
+
+def _check_arguments(scope: Scope, callee: object, node: ast.Call) -> None:
+    """Raise where one of Python's functions of numbers, or a ufunc, does not take as many arguments as it is given."""
+    if isinstance(callee, np.ufunc):
+        fits = callee.nin <= len(node.args) <= callee.nin + callee.nout
+        wanted: Iterable[str] = "abcdefgh"[: callee.nin]
+    elif isinstance(callee, BuiltinFunctionType) and callee.__module__ in ("builtins", "math", "cmath"):
+        try:
+            signature = inspect.signature(callee)
+        except ValueError:
+            return
+        wanted = signature.parameters
+        try:
+            signature.bind(*node.args, **{str(each.arg): each.value for each in node.keywords})
+            fits = True
+        except TypeError:
+            fits = False
+    else:
+        return
+    if not fits and not any(isinstance(each, ast.Starred) for each in node.args):
+        raise scope.error(
+            f"`{as_written(node)}` has wrong arguments", node, f"write {as_written(node.func)}({', '.join(wanted)})"
+        )
 
 
 def one_limit(scope: Scope, node: ast.Call) -> np.ufunc | None:

@@ -229,7 +229,7 @@ class Scope:
         if isinstance(base, StructRef):
             return self._field(base, node)
         if not isinstance(base, Value):
-            return None
+            return self._of_array(base, node)
         owner = base.value
         if isinstance(owner, np.ufunc) and node.attr == "outer":
             # A method, and another object each time.
@@ -239,11 +239,7 @@ class Scope:
         except ImportError as absent:
             raise self.error(f"`{as_written(node.value)}` has no attribute `{node.attr}`", node, str(absent)) from None
         if value is _MISSING:
-            raise self.error(
-                f"`{as_written(node.value)}` has no attribute `{node.attr}`",
-                node,
-                _suggested(as_written(node.value), node.attr, dir(owner)),
-            )
+            raise self._without(owner, node)
         if isinstance(owner, ModuleType):
             namespace = vars(owner) if node.attr in vars(owner) else Attributes(owner)
             bound = self._globals.array(namespace, node.attr, value, node)
@@ -255,6 +251,21 @@ class Scope:
             return method
         self.watch(owner, node.attr, value, node)
         return Value(value)
+
+    def _of_array(self, base: Binding, node: ast.Attribute) -> Binding | None:
+        """None; raise where ``base`` is an array, and no array has the attribute."""
+        is_array = isinstance(base, LeafRef | ViewRef) and isinstance(base.leaf.type, ArrayType)
+        if is_array and not hasattr(np.ndarray, node.attr):
+            raise self._without(np.ndarray, node)
+        return None
+
+    def _without(self, owner: object, node: ast.Attribute) -> KernelSyntaxError:
+        """The error for an attribute that ``owner`` does not have."""
+        text = as_written(node.value)
+        if owner is None or isinstance(owner, str):
+            what = "None" if owner is None else "a text"
+            return self.error(f"`{text}` is {what}, which has no `{node.attr}`", node, "pass an array for it")
+        return self.error(f"`{text}` has no attribute `{node.attr}`", node, _suggested(text, node.attr, dir(owner)))
 
     def _of_object(self, base: Value, node: ast.Attribute) -> BoundFunc | None:
         """A method of an object that is no argument, None for a constant of it."""
@@ -269,6 +280,9 @@ class Scope:
         if isinstance(member, Func) and node.attr not in getattr(owner, "__dict__", ()):
             self._watch_method(owner, node, member)
             return BoundFunc(member, base)
+        if isinstance(owner, str):
+            hint = 'compare texts, mode == "add", or compute it before the call, and pass what it gives'
+            raise self.error(f"`{as_written(node)}` is a method of a text", node, hint)
         if not _is_constant_owner(owner):
             raise self.error(
                 f"`{as_written(node)}` reads an attribute of a {type(owner).__name__} that is not an argument",

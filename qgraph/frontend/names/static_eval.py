@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FunctionType
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from qgraph.captured_state import is_known, numba_function
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, ViewRef, part_of
 from qgraph.ir.argument_types import ArrayType, StructType
-from qgraph.ir.trees import load
+from qgraph.ir.trees import is_none, load
 from qgraph.operations.table import OPERATIONS
 from qgraph.source import as_written, copied, nodes_of
 
@@ -51,22 +52,22 @@ def constant_of(node: ast.expr) -> int | None:
     return value if type(value) is int else None
 
 
-def written_integer(node: ast.expr) -> int | None:
+def written_integer(scope: Names, node: ast.expr) -> int | None:
     """The integer that an expression of integer literals is, as Python's; None of another one, and where Python raises.
 
     Raises:
-        OverflowError: a power or shift in it has more than 65,536 bits.
+        KernelSyntaxError: a power or shift in it has more than 65,536 bits.
     """
     match node:
         case ast.Constant(value=value):
             return value if type(value) is int else None
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = written_integer(operand)
+            inner = written_integer(scope, operand)
             return None if inner is None else -inner
         case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.Div | ast.MatMult):
             # Long expressions are long to the left.
-            second = written_integer(right)
-            first = None if second is None else written_integer(left)
+            second = written_integer(scope, right)
+            first = None if second is None else written_integer(scope, left)
             if first is None or second is None:
                 return None
             if isinstance(op, ast.Pow | ast.LShift | ast.RShift) and second < 0:
@@ -75,10 +76,26 @@ def written_integer(node: ast.expr) -> int | None:
                 return None
             bits = {ast.Pow: first.bit_length() * second, ast.LShift: first.bit_length() + second}
             if bits.get(type(op), 0) > _MOST_BITS:
-                raise OverflowError
+                raise scope.error("an integer of more than 65,536 bits", node, "write a float, or the number that it gives")
             found: int = OPERATIONS.by_syntax[type(op)].functions[0](first, second)
             return found
+        case ast.Call(func=ast.Name() as called, args=[_, _, *_] as args, keywords=[]):
+            given = _written_integers(scope, args)
+            known = scope.static(called) if given else None
+            if given and isinstance(known, Value) and (known.value is max or known.value is min):
+                return max(given) if known.value is max else min(given)
     return None
+
+
+def _written_integers(scope: Names, nodes: Iterable[ast.expr]) -> list[int] | None:
+    """What ``written_integer`` gives of each; None where one is no such expression."""
+    found: list[int] = []
+    for node in nodes:
+        number = written_integer(scope, node)
+        if number is None:
+            return None
+        found.append(number)
+    return found
 
 
 def is_static_call(scope: Names, node: ast.AST) -> bool:
@@ -155,10 +172,10 @@ def bind_items(scope: Any, target: ast.expr, item: Binding) -> None:
 
 
 def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
-    """The outcome of ``x is None``, or of a comparison of strings that are known, or of the number of an array's axes."""
+    """The outcome of ``x is None``, or of a comparison of literals, of known strings, or of the number of an array's axes."""
     match node:
-        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
-            bound = scope.static(left)
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[right]) if is_none(left) or is_none(right):
+            bound = scope.static(right if is_none(left) else left)
             if isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
                 return (isinstance(bound, Value) and bound.value is None) == isinstance(op, ast.Is)
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]) if any(
@@ -172,8 +189,18 @@ def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
             type(op) in OPERATIONS.by_syntax
         ):
             axes = _axes(scope, left)
-            return None if axes is None else bool(OPERATIONS.by_syntax[type(op)].functions[0](axes, number))
-    return None
+            if axes is not None:
+                return bool(OPERATIONS.by_syntax[type(op)].functions[0](axes, number))
+    return _compared_literals(scope, node)
+
+
+def _compared_literals(scope: Names, node: ast.Compare) -> bool | None:
+    """The outcome of a comparison of expressions of integer literals, as Python's."""
+    found = _written_integers(scope, (node.left, *node.comparators))
+    tests = [OPERATIONS.by_syntax.get(type(op)) for op in node.ops]
+    if found is None or None in tests:
+        return None
+    return all(test.functions[0](*pair) for test, pair in zip(tests, itertools.pairwise(found), strict=True) if test)
 
 
 def _axes(scope: Names, node: ast.expr) -> int | None:

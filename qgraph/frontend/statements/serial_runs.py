@@ -235,14 +235,13 @@ def _check_targets(scope: Scope, node: ast.stmt) -> None:
         bound = scope.static(base)
         if isinstance(bound, Poisoned):
             raise KernelSyntaxError(bound.reason, scope.span(base), hint=bound.hint)
-        if _has_slice(child.slice):
-            of_no_axes = getattr(getattr(getattr(bound, "leaf", None), "type", None), "ndim", None) == 0
+        leaf = getattr(bound, "leaf", None)
+        if _has_slice(child.slice) and getattr(getattr(leaf, "type", None), "ndim", None) != 0:
             raise KernelSyntaxError(
                 f"`{as_written(child)}` assigns a slice in a statement of one thread",
                 scope.span(child),
-                hint=f"write `{as_written(base)}[()]`" if of_no_axes else "write a loop: for i in range(...): ...",
+                hint="write a loop: for i in range(...): ...",
             )
-        leaf = getattr(bound, "leaf", None)
         if bound is not None and (leaf is None or not isinstance(leaf.type, ArrayType)):
             raise KernelSyntaxError(
                 f"`{as_written(base)}` is not an array",

@@ -106,9 +106,7 @@ class BlockCode(TileCode):
         """The globals of ``body``."""
         types = {element_type(key): np.dtype(self.arrays[name].dtype) for key, (name, *_) in self.stencils.leaves.items()}
         functions = {sweep_name(number): self._function(number, stage) for number, stage in enumerate(self.stencils.stages)}
-        if isinstance(self.registers, RegisterTile):
-            functions |= self.registers.names()
-        names: dict[str, object] = {}
+        names: dict[str, object] = self.registers.names() if isinstance(self.registers, RegisterTile) else {}
         for code in self.reductions().values():
             names |= code.next_names
         return {**names, **BUILTINS, **types, **functions}

@@ -305,8 +305,7 @@ class RegisterTile:
         cells, vectors = [*self._cells()], self._vectors()
         lines = [f"_row = _assume_u32(_part * {self.rows})", f"_column = _assume_u32(_lane * {self.columns})"]
         lines.append(f"_begin = _assume_ge(_assume_u32(_row * {self.lanes} + _lane + {self._front}), {self._front})")
-        for key in self._stencils.leaves:
-            lines.append(f"{_mine(key)} = _cuda.local.array({len(cells)}, {element_type(key)})")
+        lines += [f"{_mine(key)} = _cuda.local.array({len(cells)}, {element_type(key)})" for key in self._stencils.leaves]
         lines += [f"_vectors = {vectors}"] if vectors else []
         lines += _either(vectors, self._load_vectors(), self._load())
         lines.append("_cuda.syncthreads()")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from qgraph.compat import numba_messages as messages
 from qgraph.errors import KernelTypeError
 from qgraph.ir.functions import Function
+from qgraph.operations.table import operation
 from qgraph.source import Span, nodes_of
 
 _NUMBA = re.compile(r"(?:^|[/\\])(numba|numba_cuda|qgraph[/\\]lowering)[/\\]")
@@ -51,7 +53,19 @@ _NO_NUMBERS = {
     "class": "a type",
     "slice": "a slice",
     "none": "None",
+    "range_": "a range",
 }
+# What to do instead, by what stands where a number belongs.
+_HINTS_NO_NUMBER = {
+    "a text": 'kernels compute with numbers and arrays; texts are compared, n == "text", and formatted on the host',
+    "None": "pass a number or an array, or return one from the func; what may be None is tested before: if n is not None: ...",
+    "a range": "compute its number: start + i * step",
+    "a tuple": "take its numbers one by one, t[0] and t[1], or make an array of them, np.array((a, b))",
+    "a slice": "write the slice where it is used, x[a:b]",
+}
+_TAKES_NO = re.compile(
+    rf"^({'|'.join(_HINTS_NO_NUMBER)}) is (?:assigned|indexed|an index)|, not ({'|'.join(_HINTS_NO_NUMBER)})$"
+)
 _ARRAY_AS_SCALAR = "a kernel scalar holds a number, not an array"
 _VECTOR_AS_SCALAR = re.compile(r"a kernel scalar holds a number, not (vec|mat)\d")
 _HINT_VECTOR = "at kernel level a new vector is written by its components: qgraph.vec(2 * v.x, 2 * v.y)"
@@ -61,6 +75,15 @@ _COMPARED_DTYPES = re.compile(r"no implementation of (eq|ne)\(.*(dtype|class)\(\
 _OF_NUMBER = re.compile(
     r"(no implementation of (static_)?([gs]etitem|len)\(|Unknown attribute 'shape' of type )(u?int|float|complex|bool)\d*\b.*"
 )
+_ATTRIBUTE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?P<type>(u?int|float|complex|bool)\d*)\b.*")
+_OF_TEXT = re.compile(r"Unknown attribute '(?P<name>\w+)' of type unicode_type.*")
+_OF_ARRAY = re.compile(r"Unknown attribute '(?P<name>\w+)' of type array\(.*")
+_OF_TUPLE = re.compile(r"Unknown attribute '(?P<name>\w+)' of type (?!array|dtype|class|vec\d|mat\d)\w+\(.*")
+_LENGTHS = re.compile(r".*wrong tuple length for .*expected (?P<names>\d+), got (?P<values>\d+).*")
+_LACKING = "kernels have no"
+_HINT_LACKING = "write what it computes as a @qgraph.func, or compute it before the call"
+_VALUES = "names that are unpacked"
+_HINT_VALUES = "unpack as many as there are"
 _NO_ELEMENTS = "a number has no elements, and no length or shape"
 _HINT_NO_ELEMENTS = "index an array here: pass one for this name, or give the number another name"
 _TOO_MANY = re.compile(r"cannot index array\([^()]*?(?P<axes>\d+)d, \w+\) with (?P<given>\d+) indices: .*")
@@ -73,6 +96,8 @@ _NO_VECTORS = re.compile(r"(can't resolve ufunc |no implementation of )(?P<name>
 _TAKES_NO_VECTOR = "takes no vector"
 _HINT_NO_VECTOR = "write it by components: qgraph.vec(np.sqrt(v.x), np.sqrt(v.y)), v.x + v.y"
 _WITHOUT = "has no attribute"
+_NUMBER_WITHOUT = "a number of type"
+_HINT_NUMBER_WITHOUT = "write a function or an operator of it: abs(v), np.round(v), v % 1 == 0"
 _HINT_OF_VECTOR = (
     "vectors have x, y, z, w, dot(), cross() and norm(), matrices T, norm() and inv(); "
     "write others by components, v[0], m[0, 1]"
@@ -83,6 +108,20 @@ _HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), a
 _TOO_LARGE = re.compile(r"Int value is too large: (?P<value>-?\d+)")
 _WIDE = "does not fit 64 bits"
 _HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or let numbers stay smaller"
+_TEXT_WITHOUT, _ARRAY_WITHOUT, _TUPLE_WITHOUT = (f"{what} {_WITHOUT}" for what in ("a text", "an array", "a tuple"))
+_IN_PLAIN_WORDS = (
+    (_OF_NUMBER, _NO_ELEMENTS),
+    (_ATTRIBUTE, f"{_NUMBER_WITHOUT} {{type}} {_WITHOUT} `{{name}}`"),
+    (_OF_TEXT, f"{_TEXT_WITHOUT} `{{name}}` in a kernel"),
+    (_OF_ARRAY, f"{_ARRAY_WITHOUT} `{{name}}` in a kernel"),
+    (_OF_TUPLE, f"{_TUPLE_WITHOUT} `{{name}}` in a kernel"),
+    (_LENGTHS, f"{{values}} values for {{names}} {_VALUES}"),
+    (_TOO_LARGE, f"the integer {{value}} {_WIDE}"),
+    (_TOO_MANY, f"{{given}} {_INDICES}"),
+    (_COMPARED_DTYPES, _TYPES_COMPARED),
+    (_OF_DTYPE, f"{_A_DTYPE} has no `{{name}}` while the kernel runs"),
+    (_NO_VECTORS, f"`{{name}}` {_TAKES_NO_VECTOR}"),
+)
 _HINTS_BY_END = {
     _TUPLE_OF_TYPES: _HINT_TUPLE_OF_TYPES,
     _TESTED_TUPLE: _HINT_TESTED,
@@ -92,6 +131,17 @@ _HINTS_BY_END = {
     _INDICES: _HINT_INDICES,
     NO_TEXT: _HINT_NO_TEXT,
     _WIDE: _HINT_WIDE,
+    _VALUES: _HINT_VALUES,
+}
+_HINTS_BY_START = {
+    _TEXT_WITHOUT: _HINTS_NO_NUMBER["a text"],
+    _LACKING: _HINT_LACKING,
+    _TUPLE_WITHOUT: "tuples have the fields that they are made with; write loops over them, or make a new one",
+    _ARRAY_WITHOUT: "check the spelling; or write NumPy's function of that name",
+    _COMPLEX: _HINT_COMPLEX,
+    _INDEX: _HINT_INDEX,
+    _A_DTYPE: _HINT_DTYPE,
+    _NUMBER_WITHOUT: _HINT_NUMBER_WITHOUT,
 }
 _INTERNAL = "an internal error of the compiler, not of the kernel"
 _INTERNAL_HINT = "please report it, with this loop and the error that follows; writing the line in another way may avoid it"
@@ -109,7 +159,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
         yield
     except refused as error:
         functions = _functions(function, called)
-        found = _unknown_global(error, functions) or _two_types(error) or _of_vectors(_of_several_types(sentence(error)))
+        found = _unknown_global(error, functions) or _two_types(error) or _in_plain_words(_of_several_types(sentence(error)))
         raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
@@ -141,50 +191,58 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 def _hint(found: str) -> str:
     if messages.WITHOUT_AXES.search(found):
         return _HINT_ELEMENT
+    no_number = _TAKES_NO.search(found)
+    if no_number:
+        return _HINTS_NO_NUMBER[no_number[1] or no_number[2]]
     if found == _ARRAY_AS_SCALAR or found.endswith(_STORED):
         return _HINT_ARRAY
     if _VECTOR_AS_SCALAR.search(found):
         return _HINT_VECTOR
-    if found.startswith(_COMPLEX):
-        return _HINT_COMPLEX
-    if found.startswith(_INDEX):
-        return _HINT_INDEX
     for end, hint in _HINTS_BY_END.items():
         if found.endswith(end):
             return hint
-    if found.startswith(_A_DTYPE):
-        return _HINT_DTYPE
+    for start, hint in _HINTS_BY_START.items():
+        if found.startswith(start):
+            return hint
     if _WITHOUT in found:
         return _HINT_OF_VECTOR
     return _HINT_OWN_CODE if _OWN_CODE.search(found) else _HINT
 
 
-def _of_vectors(found: str) -> str:
-    """``found``, where it is of an attribute of a vector or matrix, or of a number, without Numba's name for its type."""
-    if _OF_NUMBER.fullmatch(found):
-        return _NO_ELEMENTS
+def _in_plain_words(found: str) -> str:
+    """``found`` in plain words, without Numba's names for types, where it is of those that are told so."""
+    for pattern, words in _IN_PLAIN_WORDS:
+        match = pattern.fullmatch(found)
+        if match is not None:
+            return words.format(**match.groupdict())
     match = _AS_SCALAR.fullmatch(found)
     if match is not None and match["type"] in _NO_NUMBERS:
         return match["found"] + _NO_NUMBERS[match["type"]]
-    match = _TOO_LARGE.fullmatch(found)
+    match = messages.NO_NUMBER.match(found)
     if match is not None:
-        return f"the integer {match['value']} {_WIDE}"
-    match = _TOO_MANY.fullmatch(found)
+        return _of_no_number(match["name"], _NO_NUMBERS[match["type"]], first=not match["before"])
+    match = messages.WITHOUT_CODE.fullmatch(found)
     if match is not None:
-        return f"{match['given']} {_INDICES}"
-    if _COMPARED_DTYPES.fullmatch(found):
-        return _TYPES_COMPARED
-    match = _OF_DTYPE.fullmatch(found)
-    if match is not None:
-        return f"{_A_DTYPE} has no `{match['name']}` while the kernel runs"
-    match = _NO_VECTORS.fullmatch(found)
-    if match is not None:
-        return f"`{match['name']}` {_TAKES_NO_VECTOR}"
+        return f"`{_symbol(match['name'])}` does not take ({match['types']})"
     match = _OF_VECTOR.fullmatch(found)
     if match is None:
         return found
     kind = "vector" if match["kind"] == "vec" else "matrix"
     return f"a {kind} of {match['shape'].replace('x', ' x ')} {_WITHOUT} `{match['name']}`"
+
+
+def _of_no_number(name: str, what: str, *, first: bool) -> str:
+    """What to say of a call of ``name`` that gets a text, None and the like; ``first``: as its first argument."""
+    if name in ("getitem", "setitem"):
+        return f"{what} is indexed" if first else f"{what} {_STORED if name == 'setitem' else 'is an index'}"
+    wanted = "an index is an integer" if name == "index" else f"`{_symbol(name)}` takes numbers"
+    return f"{wanted}, not {what}"
+
+
+def _symbol(name: str) -> str:
+    """An operator as it is written, of its function in ``operator``; ``name`` of any other function."""
+    function = getattr(operator, name, None) or getattr(operator, f"{name}_", None)
+    return operation(function).symbol or name
 
 
 def of_own_code(call: str, error: BaseException) -> str:
@@ -195,7 +253,7 @@ def of_own_code(call: str, error: BaseException) -> str:
 def sentence(error: BaseException) -> str:
     """The essential sentence of a Numba error."""
     text = messages.COLOUR.sub("", str(error.args[0]) if error.args else "")
-    text = messages.LITERAL.sub(r"\1", text)
+    text = messages.LITERAL.sub(r"\1", messages.LITERAL_TEXT.sub("unicode_type", text))
     if any(words in text for words in messages.NEW_ARRAY):
         return "what is called here makes a new array, which CUDA kernels cannot: write a loop instead"
     own = _OWN_CODE.search(text)
@@ -236,7 +294,7 @@ def _unknown_global(error: BaseException, functions: Sequence[Function]) -> str 
         if value is not None:
             name = getattr(value, "__name__", type(value).__name__)
             module = getattr(value, "__module__", None)
-            return f"Numba has no {f'{module}.{name}' if module else name}"
+            return f"{_LACKING} {f'{module}.{name}' if module else name}"
     return None
 
 
@@ -328,10 +386,11 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
             best = node
     if best is None:
         return _line_span(file, line)
-    if getattr(best, "body", None) and best.lineno == line:  # a compound statement: its first line
-        column = getattr(best, "col_offset", 0)
-        return Span(file, line, column, line, column + 1)
-    return Span.of(best, file)
+    if (best.lineno, best.end_col_offset) == (best.end_lineno, best.col_offset + 1):  # generated, for all of the line
+        return _line_span(file, line)
+    # Of a compound statement what it tests, or goes over.
+    inside = getattr(best, "test", None) or getattr(best, "iter", None) or getattr(best, "subject", None)
+    return Span.of(inside if isinstance(best, ast.If | ast.While | ast.For | ast.Match) and inside else best, file)
 
 
 def _height(node: ast.AST) -> int:
