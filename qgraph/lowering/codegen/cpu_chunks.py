@@ -54,6 +54,8 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
     head = generated(_PLACE if task.axes[:-1] or bins else _PLACE_IN_ROW)
     number = reductions.numbering(f"{'_row * _cols + ' if task.axes[:-1] else ''}_t")
     iteration, loose = reductions.reassociable_sums()
+    memory = _Memory(task.names)
+    iteration = memory.taken_from(iteration)
     bounds = {axis.variable: start for axis in task.axes if (start := _constant_bound(axis)) is not None}
     arrays = {leaf.name for leaf in program.arrays_and_scalars if isinstance(leaf.type, ArrayType)}
 
@@ -62,7 +64,8 @@ def chunk_function(program: Program, task: Task, dtypes: Dtypes) -> tuple[tuple[
 
     loops = collecting(task, bins, iteration, loops_around) if bins else loops_around(iteration)
     names = {**reductions.names, **loose, **(collecting_names(bins) if bins else {})}
-    body = [*head, *prologue(task, dtypes), *generated(*reductions.identities), *loops, *reductions.chunk_partials()]
+    first = [*head, *prologue(task, dtypes), *memory.allocations, *generated(*reductions.identities)]
+    body = [*first, *loops, *reductions.chunk_partials()]
     fixed = ["_chunk", "_rows", "_cols", "_row_step", "_col_step"]
     return outlined(program, f"{task.name}_chunk", body, names, task.span, first=fixed)
 
@@ -158,6 +161,30 @@ def _columns(task: Task, bounds: Mapping[str, int], iteration: Statements) -> St
     together = copied(loop)
     together.body = parts[1]
     return [*parts[0], together, *parts[2]]
+
+
+class _Memory(ast.NodeTransformer):
+    """What allocates arrays on the heap in an iteration, which leaves nothing there to the next one: a chunk does it once.
+
+    Each page of new memory may be a fault, where the one before it was given back to the system.
+    """
+
+    def __init__(self, names: Mapping[str, object]) -> None:
+        self._names = names
+        self.allocations: list[ast.stmt] = []
+
+    def taken_from(self, iteration: list[ast.stmt]) -> list[ast.stmt]:
+        """``iteration`` without them."""
+        if not any(value is intrinsics.heap_array for value in self._names.values()):
+            return iteration
+        left = (self.visit(copied(each)) for each in iteration)
+        return [each for each in left if each is not None]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        if not isinstance(node.value, ast.Call) or self._names.get(called_name(node.value)) is not intrinsics.heap_array:
+            return node
+        self.allocations.append(node)
+        return None
 
 
 class _InOrder(ast.NodeTransformer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import random
 import zlib
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.lowering.codegen.cpu_chunks import chunk_function
 from qgraph.lowering.loops import overlapped_tiles
 from qgraph.runtime.values.temporaries import Temporaries
 from tests.conftest import THOROUGH, thorough
@@ -605,3 +607,13 @@ def test_beside_arrays_of_one_axis_and_in_a_profile(rig, n):
     (loop,) = [row for row in profile.rows if row.kind == "loop"]
     assert (loop.count > 0) == (n > 0)
     assert "two passes over memory" in loop.form
+
+
+def test_a_chunk_allocates_memory_for_its_tiles_once():
+    kernel, arrays = qgraph.kernel(backend="cpu", fuse=True)(there_and_back), [np.zeros((40, 60)) for _ in range(2)]
+    plan = kernel.plan(*arrays, 30)
+    (task,) = (task for task in plan.tasks if task.name.endswith("_tiles"))
+    _, function = chunk_function(plan.program, task, {})
+    allocating = [node for node in function.tree.body if "_heap_array" in ast.unparse(ast.fix_missing_locations(node))]
+    assert len(allocating) == 2
+    assert all(isinstance(node, ast.Assign) for node in allocating)
