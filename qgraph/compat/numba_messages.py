@@ -39,7 +39,7 @@ INNER = re.compile(r"(?:TypingError|NumbaError|LoweringError|NumbaValueError|Num
 #: What one of several codes of a function says that has other parameters.
 PARAMETERS = ("too many positional arguments", "missing a required argument", "got an unexpected keyword argument")
 #: An index of this ``type``, which is a number and no integer.
-INDEX = re.compile(r"Unsupported array index type (?P<type>(?:float|complex|bool)\w*) in ")
+INDEX = re.compile(r"Unsupported array index type (?P<type>(?:float|complex|bool|unicode_type)\w*) in ")
 #: An array, or a vector of qgraph's, where a number belongs, assigned to an element.
 ARRAY_STORED = re.compile(r"setitem\(array\(.*?\), .*, (?P<value>(?:array|vec\d+|mat\d+x\d+)\(.*?\))\)")
 #: A complex number that is stored, or converted, where the type has real numbers alone.

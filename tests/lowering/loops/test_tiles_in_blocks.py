@@ -227,8 +227,9 @@ def test_tiles_are_in_shared_memory():
 
 
 @pytest.mark.needs("compiler")
-@pytest.mark.parametrize(("dtype", "moved"), [(np.float64, "global.v2.f64"), (np.uint8, "global.v4.u8"), (np.complex64, "")])
-def test_vectors_have_at_most_sixteen_bytes(dtype, moved):
+@pytest.mark.parametrize("dtype", [np.float64, *thorough(np.uint8, np.complex64)])
+def test_vectors_have_at_most_sixteen_bytes(dtype):
+    moved = {np.float64: "global.v2.f64", np.uint8: "global.v4.u8"}.get(dtype, "")
     kernel, arrays = qgraph.kernel(fuse=True)(jacobi), [np.zeros((9, 9), dtype) for _ in range(2)]
     (text,) = (text for name, text in kernel.ptx(*arrays, 100).items() if name.endswith("_tiles"))
     if moved:
