@@ -266,8 +266,8 @@ def sentence(error: BaseException) -> str:
         return f"{_COMPLEX}{narrowed['type']}"
     index = messages.INDEX.search(text)
     if index:
-        text = _NO_NUMBERS.get(index["type"])
-        return f"{_INDEX}{index['type']}" if text is None else f"{text} is an index"
+        what = _NO_NUMBERS.get(index["type"])
+        return f"{_INDEX}{index['type']}" if what is None else f"{what} is an index"
     inner = [each for each in messages.INNER.findall(text) if not each.startswith(messages.PARAMETERS)]
     match = messages.NO_MATCH.search(text)
     if inner:
