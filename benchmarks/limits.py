@@ -90,9 +90,9 @@ _WHY = {
         "halo costs more where there are few tiles. That this is all is a guess"
     ),
     ("overlapped_tiles_cpu", "", ""): (
-        "one sweep a pass has 43 GB/s of this machine's memory for its two cores (jacobi, float32: 134 MB in 3119 us), and its "
-        "last cache, of 260 MB, holds arrays of 2,048^2: less is left to gain than on machines whose cores share less. A cell of "
-        "heat takes nine loads, in tiles as without them, and a tile's halo takes more of them: with fuse=True it is slower there"
+        "one sweep a pass has 43 GB/s of this machine's memory for its two cores (jacobi, float32: 134 MB in 3119 us), and "
+        "its last cache, of 260 MB, holds arrays of 2,048^2: less is left to gain than where cores share less. A cell of heat "
+        "takes nine loads, in tiles as without them, and a tile's halo takes more of them: with fuse=True it is slower there"
     ),
     ("npbench", "mandelbrot1", "JAX"): "level: it was ahead by as much in a run on another machine of the kind",
     ("npbench", "cholesky2", "JAX"): "the factor, and what is above it, are copied to their place",
