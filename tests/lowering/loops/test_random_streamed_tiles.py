@@ -63,7 +63,8 @@ def test_random_streamed_tiles(rig, small_streamed_tiles, seed):
     source = random_program(seed)
     kernel = rig.kernel(defined(source, f"program_{seed}"), fuse=True)
     choose = np.random.default_rng(seed)
-    shape = [int(choose.integers(5, most)) for most in (9, 20, 150 if seed % 4 == 0 else 30)]
+    # Each loop has an iteration: they begin and end up to three elements inside.
+    shape = [int(choose.integers(7, most)) for most in (9, 20, 150 if seed % 4 == 0 else 30)]
     arrays = [choose.integers(0, 1000, shape).astype(np.int32) for _ in range(source.split(":")[0].count(","))]
     found, plan = in_tiles(kernel, *arrays, 30)
     assert found == (kernel.options.backend != "cpu"), plan
