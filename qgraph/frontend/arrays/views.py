@@ -9,7 +9,19 @@ from dataclasses import replace
 
 from qgraph.errors import ArgumentError
 from qgraph.frontend.inference.host_expressions import host_expression
-from qgraph.frontend.inference.indexing import ONE, ZERO, is_natural, is_whole, join, number, placed, plus, times, word
+from qgraph.frontend.inference.indexing import (
+    ONE,
+    ZERO,
+    bounds_of,
+    is_natural,
+    is_whole,
+    join,
+    number,
+    placed,
+    plus,
+    times,
+    word,
+)
 from qgraph.frontend.inference.ranks import ViewWord, is_ellipsis, is_new_axis, known, new_array, rank, view_word
 from qgraph.frontend.names.bindings import Extent, HostExpr, LeafRef, SlotRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.host_integers import never_negative
@@ -205,13 +217,12 @@ class _Viewer:
     # --- one slice ---
 
     def _sliced(self, base: ViewAxis, part: ast.Slice) -> ViewAxis:
-        written = (part.lower, part.upper, part.step)
-        lower, upper, step = (None if bound is None or is_new_axis(self._scope, bound) else bound for bound in written)
+        lower, upper, step = bounds_of(self._scope, part)
         by = ONE if step is None else self._step(step)
         if lower is upper is None and by.constant == 1:
             return base
         if not hasattr(part, "lineno"):
-            ast.copy_location(part, next(bound for bound in written if bound is not None))
+            ast.copy_location(part, next(bound for bound in (lower, upper, step) if bound is not None))
         if lower is upper is None and by.constant == -1:
             start = plus(base.count, number(-1))
             return replace(base, start=plus(base.start, times(start, base.step)), step=times(base.step, by))

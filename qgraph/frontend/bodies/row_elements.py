@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from qgraph.frontend.bodies.value_resolution import at
-from qgraph.frontend.inference.indexing import is_whole, word
+from qgraph.frontend.inference.indexing import bounds_of, is_whole, word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, rank
 from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -164,9 +164,7 @@ def line_of(scope: Scope, node: ast.expr, name: str) -> Line | None:
     if len(slices) != 1 or not whole or any(is_new_axis(scope, part) or is_ellipsis(part) for part in parts):
         return None
     ((axis, part),) = slices
-    lower, upper, step = (
-        None if each is None or is_new_axis(scope, each) else each for each in (part.lower, part.upper, part.step)
-    )
+    lower, upper, step = bounds_of(scope, part)
     if step is not None:
         return None
     before: list[ast.stmt] = []

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from qgraph.frontend.inference.ranks import is_new_axis
 from qgraph.frontend.names.bindings import Extent, LeafRef, SlotRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
@@ -125,3 +126,8 @@ def plus(left: Extent, right: Extent) -> Extent:
 def times(left: Extent, right: Extent) -> Extent:
     """The product of two integers."""
     return _both(left, ast.Mult(), right)
+
+
+def bounds_of(scope: Scope, part: ast.Slice) -> list[ast.expr | None]:
+    """Start, stop and step of a slice; None for one that is left out, or is a name for None."""
+    return [None if each is None or is_new_axis(scope, each) else each for each in (part.lower, part.upper, part.step)]

@@ -321,7 +321,7 @@ class RegisterTile:
                 warps = self.code.extents[0] // self.rows
                 kept = [call] if reduction is None else in_warps(number, reduction, call, sweep, self.lanes, warps)
                 lines += indented([*kept, "_cuda.syncthreads()"])
-        theirs = [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for key in self._kept for cell in cells]
+        theirs = [line for key in self._kept for line in self._shown(key, cells)]
         return lines + _either(vectors, self._store_vectors(), [*theirs, "_cuda.syncthreads()", *self._store()])
 
     def _vectors(self) -> str:
@@ -341,9 +341,7 @@ class RegisterTile:
             array = self.code.ends(key)[0]
             lines += [f"_load_vector({_mine(key)}, {r * self.columns}, {array}, _y{r}, _x)" for r in range(self.rows)]
         needed = self._needed()
-        for key in self._kept:
-            lines += [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for cell in sorted(needed[key])]
-        return lines
+        return [*lines, *(line for key in self._kept for line in self._shown(key, sorted(needed[key])))]
 
     def _store_vectors(self) -> list[str]:
         """Each thread stores what it owns, as far as the tile does."""
@@ -368,6 +366,10 @@ class RegisterTile:
             lines += [f"_held{number}_{r}_{c} = {array}[_mine0_{r}, _mine1_{c}]" for r, c in places]
             lines += [f"{tile}[_assume_u32(_place_{c} + {r * self.lanes})] = _held{number}_{r}_{c}" for r, c in places]
         return lines
+
+    def _shown(self, key: str, cells: Sequence[Cell]) -> list[str]:
+        """Lines that store what a thread owns where others see it."""
+        return [f"{self._element(key, cell)} = {_mine(key)}[{self._register(cell)}]" for cell in cells]
 
     def _element(self, key: str, cell: Cell) -> str:
         return f"{in_tile(key)}[_begin + {self._offset(cell)}]"
