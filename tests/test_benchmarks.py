@@ -320,6 +320,17 @@ def test_sweeps_are_timed_with_the_form_that_the_plan_says(monkeypatch, program)
     assert row["form"] == ("tiles" if program in overlapped_tiles.PROGRAMS else "one sweep a pass")
 
 
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize("program", [*overlapped_tiles.PROGRAMS, *overlapped_tiles.PROGRAMS_OF_THREE])
+def test_sweeps_of_the_smallest_size_are_measured_in_tiles(program):
+    function, count = (overlapped_tiles.PROGRAMS | overlapped_tiles.PROGRAMS_OF_THREE)[program]
+    flat = program in overlapped_tiles.PROGRAMS
+    shape = (overlapped_tiles.GPU_SIZES[0],) * 2 if flat else (overlapped_tiles.SIZES_OF_THREE[0],) * 3
+    given = [np.zeros(shape, np.float32) for _ in range(count)]
+    plan = str(qgraph.kernel(backend="cuda", fuse=True)(function).plan(*given, overlapped_tiles.ITERATIONS))
+    assert "in two passes over memory" in plan, plan
+
+
 def test_small_systems_are_solved_right(monkeypatch):
     monkeypatch.setattr(small_solves, "QUICK", 7)
     answer = small_solves.begin("cpu")

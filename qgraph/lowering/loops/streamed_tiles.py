@@ -40,10 +40,10 @@ ACROSS = WARP * COLUMNS
 _BYTES = 4
 PLANES, SWEEPS, WARPS, HELD = 52, 4, 12, 480
 # Bytes of all tiled arrays from which it pays, and how many times as fast tiles must be at least, as `gain` estimates: seven
-# points at 256^3 49 us instead of 54 (estimated 1.7 x), at 512^3 228 instead of 394; two arrays in place 115 instead of 173,
-# and 543 instead of 1338 (1.4 x); four corners, estimated 1.2 x, 85 instead of 53.
+# points at 256^3 37 us instead of 52 (estimated 1.7 x), at 512^3 210 instead of 385; two arrays in place 101 instead of 159,
+# and 541 instead of 1250 (1.4 x); four corners, estimated 1.2 x, 85 instead of 53.
 LARGE = 1 << 27
-GAIN = 1.4
+GAIN = 1.3
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def test_vectors_are_loaded_and_neighbours_are_shuffled():
     ("function", "dtype", "why"),
     [
         (averaged, np.float64, "have elements of float64: tiles pay for those of 4 bytes"),
-        (four_corners, np.float32, "would be about 1.2 times as fast, and do from 1.4 on"),
+        (four_corners, np.float32, "would be about 1.2 times as fast, and do from 1.3 on"),
         (where_even, np.float32, "does more than assign to elements of arrays with three axes"),
     ],
 )
