@@ -273,6 +273,14 @@ def test_loops_in_which_threads_part_have_one_iteration_at_once(function, compil
     assert len(re.findall(r"(rcp|div)\.", compile_ptx(function(kernel(*known), **names()), X32, X32))) == 3
 
 
+@pytest.mark.parametrize(("bounds", "copies"), [("k[0] - 1, k[0] + 2", 1), ("3", 3), ("1, 4", 3)])
+def test_loops_around_those_have_one_iteration_at_once_unless_they_count_from_a_constant(function, compile_ptx, bounds, copies):
+    inside = ("for j in range(k[m]):", "    if x[j] > 1:", "        s += 1 / x[j] * (x[j] - m)")
+    lines = ("s = x[0]", f"for m in range({bounds}):", *(f"    {line}" for line in inside), "y[i] = s")
+    text = compile_ptx(function(kernel(*lines, parameters="x, y, k"), **names()), X32, X32, INTEGERS)
+    assert len(re.findall(r"(rcp|div)\.", text)) == copies
+
+
 def test_an_error_names_the_users_line(function, compile_ptx):
     code = function("def k(x):\n    i = cuda.grid(1)\n    x[i] = np.linalg.norm(x, 3)\n", file="user.py", **names())
     with pytest.raises(KernelTypeError) as caught:
