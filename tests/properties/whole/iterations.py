@@ -39,8 +39,8 @@ class Iterations:
         others = [a for a in scope.arrays if a.shape in (target.shape, target.shape[1:]) and a.kind != "bool"]
         rows = [self._row(self.choices.pick(others), target, index) for _ in range(2)]
         made = binary(self.choices.pick("+-*"), rows[0], rows[1]) or rows[0]
-        dtype = np_result(rows)
-        if dtype is None:
+        # `int` takes no row.
+        if np_result(rows) is None or (made.kind == "float" and target.kind != "float"):
             return None
         stored = self._stored(made, target)
         if stored is None:
