@@ -31,9 +31,9 @@ class Lower(FastLower, LocalValues, CUDALower):
     """Numba's hook.
 
     NVVM does several iterations at once, and then those that are left. Threads of a warp whose loops have few iterations, and
-    part in them, take longer for that: such loops stay as they are, unless it is known how many iterations they have. A
-    loop around one of those, of as many iterations in all threads, is not written out: on an H200 the neighbours in 27 cells took
-    a quarter less so. One that counts from a constant may be, since its copies have constant indices.
+    part in them, take longer for that: such loops stay as they are, unless it is known how many iterations they have. A loop
+    around one of those, of as many iterations in all threads, is not written out: on an H200 the neighbours in 27 cells took a
+    quarter less so. One that counts from a constant may be, since its copies have constant indices.
     """
 
     package = "numba.cuda.core"
