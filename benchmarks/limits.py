@@ -17,8 +17,8 @@ _WHY = {
     ),
     ("programs", "boltzmann3", "CuPy"): "as of boltzmann: all blocks of 64^3 fit on the device at once",
     ("programs", "gray_scott", "CuPy"): (
-        "its graph has the number of steps built in. A step alone takes as long in both (91 us at 4,096^2); the loop here, which "
-        "runs any number, adds 12 us a turn there, of 2 steps where there are few"
+        "its graph has the number of steps built in. A step alone takes as long in both (91 us at 4,096^2); the loop here, "
+        "which runs any number, adds 12 us a turn there, of 2 steps where there are few"
     ),
     ("programs", "gray_scott", "Quadrants"): "as against CuPy: there is one n for all arrays",
     ("programs", "shallow", "CuPy"): (
