@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math as m
 from collections.abc import Iterator
@@ -276,6 +277,37 @@ def test_default_and_keyword_arguments(rig):
     rig.run(kernel, x, c=False)
     assert (x == -1.0).all()
     assert kernel.stats.compilations == 1
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@qgraph.func
+def with_numpys_defaults(v, a=np.float64(2.5), *, k=np.int32(3), level=Level.HIGH):
+    if level is Level.HIGH:
+        v = v * a
+    return v + k + level
+
+
+@qgraph.func
+def sum_by_default(x, factor=np.int64(3)):
+    s = 0.0
+    for i in range(x.shape[0]):
+        s += x[i] * factor
+    return s
+
+
+def numbers_of_numpy_by_default(x):
+    for i in range(x.shape[0]):
+        x[i] = with_numpys_defaults(x[i]) + with_numpys_defaults(x[i], k=np.int32(i), level=Level.LOW)
+    a = with_numpys_defaults(x[0], np.float64(1.5))
+    return a, sum_by_default(x)
+
+
+def test_a_default_is_a_number_of_numpys_or_an_enumeration_member(check):
+    check(numbers_of_numpy_by_default, lambda: (np.arange(4.0),))
 
 
 def particles_on(backend):

@@ -566,6 +566,40 @@ def test_which_object_a_value_is_is_refused(rig, kernel):
         rig.run(rig.kernel(kernel), np.zeros(3), np.array([True, False, True]))
 
 
+@qgraph.func
+def twice(v):
+    return v * 2
+
+
+FIRST, SECOND = 1, 1
+
+
+def constants_by_identity(x, mode: qgraph.Static):
+    s = 3 if FIRST is SECOND else 4
+    for i in range(x.shape[0]):
+        x[i] = i * 10 if FIRST is not SECOND else i
+        if mode is FIRST:
+            x[i] += 2
+    return s
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(np.nan, np.nan), (1, True), (1, 1.0), (0.0, -0.0), (2.5, 7), (twice, twice), (twice, max), ("a", None)],
+)
+def test_constants_are_one_object_or_two(rig, monkeypatch, first, second):
+    monkeypatch.setitem(globals(), "FIRST", first)
+    monkeypatch.setitem(globals(), "SECOND", second)
+    rig.check(constants_by_identity, lambda: (np.zeros(3), second))
+
+
+def test_two_objects_of_one_value_are_refused(rig, monkeypatch):
+    monkeypatch.setitem(globals(), "FIRST", 10**6)
+    monkeypatch.setitem(globals(), "SECOND", int("1000000"))
+    with pytest.raises(KernelSyntaxError, match="`FIRST is SECOND` asks which object a value is, and these are two objects"):
+        rig.run(rig.kernel(constants_by_identity), np.zeros(3), 1)
+
+
 def test_numpys_true_as_an_argument_is_refused(rig):
     with pytest.raises(KernelSyntaxError, match="`flag` alone is the condition"):
         rig.run(rig.kernel(flags_by_identity), np.zeros(3), np.bool_(True), max)

@@ -501,3 +501,14 @@ def a_named_row_turned(x):
 def test_a_row_with_a_name_that_is_assigned_turned_is_refused(rig):
     with pytest.raises(qgraph.KernelSyntaxError, match="may be parts of one array that overlap"):
         rig.run(rig.kernel(a_named_row_turned), np.ones((2, 3)))
+
+
+def extremes_of_one_name(a, x, y, k):
+    for i in range(a.shape[0]):
+        a[i, i:] += np.ptp(x)  # of NumPy's `max` and `min`, where Python's have clamped the slice
+        y[i] = np.max(a[i, :k]) + max(i, k)
+        a[i, : min(i, k)] *= np.min(a[i])
+
+
+def test_functions_of_numpy_and_python_with_one_name(check):
+    check(extremes_of_one_name, lambda: (np.arange(12).reshape(3, 4), np.arange(5) * 7 % 5, np.zeros(3, np.int64), 2))

@@ -348,6 +348,27 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
+LEVEL = Level.HIGH
+
+
+def as_numbers(x, level: Static):
+    total = 0
+    for i in range(x.shape[0]):
+        if level and LEVEL is not Level.LOW:
+            x[i] = x[i] * level + LEVEL / 4 - (1 if level is LEVEL else max(level, 3))
+        x[i] += abs(level) + -LEVEL
+        total += level
+    x[0] = level
+    x[LEVEL] += level
+    return total, LEVEL + 1
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+def test_members_of_an_int_enum_are_numbers(check, level, dtype):
+    check(as_numbers, lambda: (numbers(dtype=dtype), level))
+
+
 @dataclass(frozen=True)
 class Scheme:
     order: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 from collections.abc import Sequence
 from types import ModuleType
@@ -291,6 +292,9 @@ class ValueResolution(ast.NodeTransformer):
             raise self._scope.error(f"`{as_written(node)}` is a record, whose fields may change", node, hint)
         if is_cuda_object(value):
             raise self._scope.error(f"`{as_written(node)}` is a CUDA intrinsic", node, CUDA_HINT)
+        if isinstance(value, enum.IntEnum):
+            # What NumPy makes of it, too.
+            value = np.int64(value)
         self._scope.look_into(value, node)
         name = self._body.names.add(value, ast.unparse(node))
         return standing_for(at(load(name), node), node)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from qgraph.frontend.inference.ranks import is_new_axis
-from qgraph.frontend.names.bindings import Extent, LeafRef, SlotRef, Value, ViewAxis, ViewRef
+from qgraph.frontend.names.bindings import Extent, LeafRef, SlotRef, ViewAxis, ViewRef
 from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -29,8 +29,8 @@ ZERO, ONE = number(0), number(1)
 
 def word(scope: Scope, function: object, *arguments: ast.expr) -> ast.Call:
     """A call of ``function``, whatever names the user has."""
-    name = f"{SHARED}{getattr(function, '__name__', 'call')}"
-    scope.bind(name, Value(function))
+    # Functions share their names with others: `min` is NumPy's and Python's.
+    name = scope.name_for(function, getattr(function, "__name__", "call"))
     return call_of(name, *(copied(argument) for argument in arguments))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 from collections.abc import Hashable
 from typing import Any
@@ -17,6 +18,7 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_value
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ConstantType
+from qgraph.ir.trees import load
 
 
 def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:
@@ -45,8 +47,9 @@ def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | N
         if name not in bound.arguments:
             # A default is an expression of no caller: its value stands in for it.
             scope.watch_default(source, parameter)
-            number = _is_number(parameter.default) and not is_static
-            value = ast.copy_location(ast.Constant(parameter.default), node) if number else Value(parameter.default)
+            value = Value(parameter.default)
+            if _is_number(parameter.default) and not is_static:
+                value = ast.copy_location(_number(scope, parameter.default, f"{source.name}.{name}"), node)
         elif is_static and isinstance(value, ast.expr):
             value = known_value(scope, value, f"`{name}` of {source.name}(), which is Static,")
         result[name] = value
@@ -99,5 +102,12 @@ def is_forward(along: ViewAxis) -> bool:
     return (along.step.constant or 0) >= 1
 
 
+def _number(scope: Scope, value: Any, text: str) -> ast.expr:
+    """Code that stands for a number: a literal has one of Python's types, what else there is has a name."""
+    if type(value) in (bool, int, float, complex):
+        return ast.Constant(value)
+    return load(scope.name_for(value, text))
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_))
+    return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_, enum.Enum))

@@ -163,6 +163,14 @@ class Scope:
         names = self._globals.shared if name.startswith(SHARED) else self.names
         names[name] = bound
 
+    def name_for(self, value: object, text: str) -> str:
+        """A name that stands for ``value`` in every function, which messages show as ``text``."""
+        name = f"{SHARED}{text}"
+        while (known := self._globals.shared.get(name)) is not None and not (isinstance(known, Value) and known.value is value):
+            name += "'"
+        self.bind(name, Value(value))
+        return name
+
     def lookup(self, node: ast.Name) -> Binding:
         """What ``node`` stands for; ``KernelSyntaxError`` if nothing does."""
         bound = self.names.get(node.id) or self._globals.shared.get(node.id)

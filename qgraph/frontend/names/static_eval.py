@@ -12,12 +12,12 @@ import enum
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
 from qgraph import language
-from qgraph.captured_state import is_known, numba_function
+from qgraph.captured_state import is_known, numba_function, snapshot
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, HostExpr, LeafRef, Poisoned, StructRef, Value, ViewRef, part_of
 from qgraph.ir.argument_types import ArrayType, StructType
@@ -178,6 +178,9 @@ def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
             bound = scope.static(right if is_none(left) else left)
             if isinstance(bound, (LeafRef, StructRef, Value, HostExpr)):
                 return (isinstance(bound, Value) and bound.value is None) == isinstance(op, ast.Is)
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[right]):
+            same = _is_same_object(scope, left, right, node)
+            return None if same is None else same == isinstance(op, ast.Is)
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]) if any(
             map(_is_text, (left, right))
         ):
@@ -192,6 +195,26 @@ def _known_comparison(scope: Names, node: ast.Compare) -> bool | None:
             if axes is not None:
                 return bool(OPERATIONS.by_syntax[type(op)].functions[0](axes, number))
     return _compared_literals(scope, node)
+
+
+def _is_same_object(scope: Names, left: ast.expr, right: ast.expr, node: ast.Compare) -> bool | None:
+    """Whether two things that are compiled in are one object, as far as that follows from what they are.
+
+    Raises:
+        KernelSyntaxError: they are alike, and only Python could tell them apart.
+    """
+    known = (Value(each.value) if _is_truth(each) else scope.static(each) for each in (left, right))
+    match tuple(known):
+        case Value(value=one), Value(value=other) if one is not other and snapshot(one) == snapshot(other):
+            what = f"`{as_written(node)}` asks which object a value is, and these are two objects of one value"
+            raise scope.error(what, node, "write `==` or `!=` to compare values")
+        case Value(value=one), Value(value=other):
+            return one is other
+    return None
+
+
+def _is_truth(node: ast.expr) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
 def _compared_literals(scope: Names, node: ast.Compare) -> bool | None:
