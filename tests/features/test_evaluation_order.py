@@ -210,3 +210,100 @@ def test_calls_change_nothing_that_was_computed_before(check, function):
         return x, 3 * x
 
     check(function, make_args)
+
+
+# --- places that a call counts on ------------------------------------------------------------------------------------------
+
+
+@qgraph.func
+def taken(n):
+    return qgraph.atomic_add(n, 0, 1)
+
+
+@qgraph.func
+def counted(n):
+    n[0] += 1
+    return n[0]
+
+
+@qgraph.func
+def opposite(i):
+    return 3 - i
+
+
+def rows_at_a_counter(x, out, n):
+    for i in qgraph.parallel(range(4)):
+        if i == 2:
+            out[qgraph.atomic_add(n, 0, 1)] = x[i] * 2
+            out[qgraph.atomic_add(n, 0, 1)] += x[i]
+            out[taken(n), 1:] = x[i, :2] + n[0]
+            out[counted(n)] -= x[i] * n[0]
+            out[qgraph.atomic_add(n, 0, 1)] = n[0], i, x[i, 0]
+            out[taken(n), ::-1] = 1, 2, 3
+            out[0, 0] += np.sum(x[qgraph.atomic_sub(n, 0, 1) % 4]) + np.dot(x[taken(n) % 4], x[0])
+            for v in x[qgraph.atomic_add(n, 0, 1) % 4]:
+                out[0, 1] += v
+
+
+def rows_by_a_func(x, out, n):
+    for i in range(4):
+        out[opposite(i)] = i, n[0], x[i, 0]
+        out[opposite(i)] += x[i]
+
+
+def rows_in_order(x, out, n):
+    for i in qgraph.serial(range(4)):
+        out[taken(n)] = x[i] * 3
+        out[taken(n)] += x[i]
+        out[counted(n)] = 1, 2, i
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("function", [rows_at_a_counter, rows_by_a_func, rows_in_order])
+def test_the_index_of_a_row_is_computed_once(check, function, fuse):
+    """Not for each of its elements, and after the value."""
+    check(function, lambda: (np.arange(12.0).reshape(4, 3), np.zeros((15, 3)), np.zeros(1, np.int64)), fuse=fuse)
+
+
+def vector_at_a_counter(x, out, n):
+    for i in range(4):
+        out[qgraph.atomic_add(n, 0, 1)] += 2 * qgraph.vec(x[i])
+
+
+def vector_from_a_counter(x, out, n):
+    for i in range(4):
+        out[i] = qgraph.vec(x[taken(n)])
+
+
+def numbers_from_a_counter(x, out, n):
+    for i in range(4):
+        a, b, c = x[taken(n)]
+        out[i, 0] = a + b + c
+
+
+def added_at_kernel_level(x, out, n):
+    out[qgraph.atomic_add(n, 0, 1)] += x[1]
+
+
+def stored_at_kernel_level(x, out, n):
+    out[qgraph.atomic_add(n, 0, 1)] = x[1] + n[0]
+
+
+def summed_at_kernel_level(x, out, n):
+    return np.sum(x[qgraph.atomic_add(n, 0, 1)])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        vector_at_a_counter,
+        vector_from_a_counter,
+        numbers_from_a_counter,
+        added_at_kernel_level,
+        stored_at_kernel_level,
+        summed_at_kernel_level,
+    ],
+)
+def test_the_index_of_a_row_that_is_taken_apart_is_computed_before(rig, function):
+    with pytest.raises(qgraph.KernelSyntaxError, match="has a call in its index that changes something"):
+        rig.run(rig.kernel(function), np.zeros((4, 3)), np.zeros((15, 3)), np.zeros(1, np.int64))
