@@ -5222,6 +5222,15 @@ def a_row_at_a_counter_in_a_statement():
     return kernel, (np.zeros((3, 2)), np.zeros(1, np.int64))
 
 
+@bad(SYNTAX)
+def a_power_at_a_counter():
+    def kernel(u, n):
+        for i in range(3):
+            u[qgraph.atomic_add(n, 0, 1), 0] **= 2
+
+    return kernel, (np.zeros((3, 2)), np.zeros(1, np.int64))
+
+
 @bad(TYPES)
 def type_a_tuple_for_a_row_in_a_loop():
     def kernel(u):

@@ -281,6 +281,11 @@ def numbers_from_a_counter(x, out, n):
         out[i, 0] = a + b + c
 
 
+def power_at_a_counter(x, out, n):
+    for i in range(4):
+        out[taken(n), 0] **= 2
+
+
 def added_at_kernel_level(x, out, n):
     out[qgraph.atomic_add(n, 0, 1)] += x[1]
 
@@ -293,17 +298,30 @@ def summed_at_kernel_level(x, out, n):
     return np.sum(x[qgraph.atomic_add(n, 0, 1)])
 
 
+def multiplied_at_kernel_level(x, out, n):
+    return np.sum(x[0] * qgraph.atomic_add(n, 0, 1))
+
+
+def filled_at_kernel_level(x, out, n):
+    x[1:] = qgraph.atomic_add(n, 0, 1)
+
+
+@pytest.mark.parametrize("function", [vector_at_a_counter, vector_from_a_counter, numbers_from_a_counter, power_at_a_counter])
+def test_an_index_that_is_computed_more_than_once_changes_nothing(rig, function):
+    with pytest.raises(qgraph.KernelSyntaxError, match="has a call in its index that changes something"):
+        rig.run(rig.kernel(function), np.zeros((4, 3)), np.zeros((15, 3)), np.zeros(1, np.int64))
+
+
 @pytest.mark.parametrize(
     "function",
     [
-        vector_at_a_counter,
-        vector_from_a_counter,
-        numbers_from_a_counter,
         added_at_kernel_level,
         stored_at_kernel_level,
         summed_at_kernel_level,
+        multiplied_at_kernel_level,
+        filled_at_kernel_level,
     ],
 )
-def test_the_index_of_a_row_that_is_taken_apart_is_computed_before(rig, function):
-    with pytest.raises(qgraph.KernelSyntaxError, match="has a call in its index that changes something"):
+def test_an_atomic_is_not_computed_for_each_element(rig, function):
+    with pytest.raises(qgraph.KernelSyntaxError, match="changes something, and stands in what is computed for each element"):
         rig.run(rig.kernel(function), np.zeros((4, 3)), np.zeros((15, 3)), np.zeros(1, np.int64))

@@ -91,26 +91,27 @@ def may_change(scope: Scope, node: ast.AST) -> bool:
 
 
 def refuse_changes(scope: Scope, node: ast.expr) -> None:
-    """Raise ``KernelSyntaxError`` where the indices of ``node``, whose elements are taken one by one, may change something."""
+    """Raise ``KernelSyntaxError`` where the indices of ``node``, which is computed more than once, may change something."""
     if may_change(scope, node):
-        words = f"`{as_written(node)}`, whose elements are taken one by one, has a call in its index that changes something"
+        words = f"`{as_written(node)}`, which is computed more than once, has a call in its index that changes something"
         raise scope.error(words, node, "give the index a name before: k = qgraph.atomic_add(n, 0, 1), and then x[k]")
 
 
-def refuse_atomic_indices(scope: Scope, node: ast.stmt) -> None:
-    """Raise ``KernelSyntaxError`` where a statement at kernel level has an atomic as the index of a part of an array.
+def refuse_atomics_of_arrays(scope: Scope, node: ast.stmt) -> None:
+    """Raise ``KernelSyntaxError`` where a statement at kernel level has an atomic in an expression or index of arrays.
 
-    The loop over its elements would make the call for each of them, or before the value is known. Funcs are called in order.
+    The loop over the elements would make the call for each of them. Funcs are called before.
     """
     if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)):
         return
     if not scope.asked(_has_atomics, scope.source):
         return
-    for child in nodes_of(node):
-        if not isinstance(child, ast.Subscript) or not rank(scope, child):
-            continue
-        if any(_is_atomic(scope.source, each) for each in nodes_of(child)):
-            refuse_changes(scope, child)
+    places: list[ast.AST] = [node] if stores_slice(scope, node) else []
+    for place in [*places, *(each for each in nodes_of(node) if isinstance(each, ast.expr) and rank(scope, each))]:
+        for child in nodes_of(place):
+            if _is_atomic(scope.source, child):
+                words = f"`{as_written(child)}` changes something, and stands in what is computed for each element of an array"
+                raise scope.error(words, child, f"give its value a name before: k = {as_written(child)}")
 
 
 def _has_atomics(source: SourceFunction) -> bool:
