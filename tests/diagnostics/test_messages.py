@@ -5205,11 +5205,37 @@ def type_a_bound_that_is_a_text():
     return kernel, (np.zeros(4), "3")
 
 
+@bad(SYNTAX)
+def a_shorter_tuple_for_a_row_in_a_loop():
+    def kernel(u):
+        for i in range(u.shape[0]):
+            u[i] = (2.0,)
+
+    return kernel, (np.zeros((3, 2)),)
+
+
+@bad(SYNTAX)
+def a_row_at_a_counter_in_a_statement():
+    def kernel(u, n):
+        u[qgraph.atomic_add(n, 0, 1)] += u[2]
+
+    return kernel, (np.zeros((3, 2)), np.zeros(1, np.int64))
+
+
+@bad(SYNTAX)
+def a_power_at_a_counter():
+    def kernel(u, n):
+        for i in range(3):
+            u[qgraph.atomic_add(n, 0, 1), 0] **= 2
+
+    return kernel, (np.zeros((3, 2)), np.zeros(1, np.int64))
+
+
 @bad(TYPES)
 def type_a_tuple_for_a_row_in_a_loop():
     def kernel(u):
         for i in range(u.shape[0]):
-            u[i] = i, 2.0
+            u[i] += i, 2.0
 
     return kernel, (np.zeros((3, 2)),)
 

@@ -210,3 +210,118 @@ def test_calls_change_nothing_that_was_computed_before(check, function):
         return x, 3 * x
 
     check(function, make_args)
+
+
+# --- places that a call counts on ------------------------------------------------------------------------------------------
+
+
+@qgraph.func
+def taken(n):
+    return qgraph.atomic_add(n, 0, 1)
+
+
+@qgraph.func
+def counted(n):
+    n[0] += 1
+    return n[0]
+
+
+@qgraph.func
+def opposite(i):
+    return 3 - i
+
+
+def rows_at_a_counter(x, out, n):
+    for i in qgraph.parallel(range(4)):
+        if i == 2:
+            out[qgraph.atomic_add(n, 0, 1)] = x[i] * 2
+            out[qgraph.atomic_add(n, 0, 1)] += x[i]
+            out[taken(n), 1:] = x[i, :2] + n[0]
+            out[counted(n)] -= x[i] * n[0]
+            out[qgraph.atomic_add(n, 0, 1)] = n[0], i, x[i, 0]
+            out[taken(n), ::-1] = 1, 2, 3
+            out[0, 0] += np.sum(x[qgraph.atomic_sub(n, 0, 1) % 4]) + np.dot(x[taken(n) % 4], x[0])
+            for v in x[qgraph.atomic_add(n, 0, 1) % 4]:
+                out[0, 1] += v
+
+
+def rows_by_a_func(x, out, n):
+    for i in range(4):
+        out[opposite(i)] = i, n[0], x[i, 0]
+        out[opposite(i)] += x[i]
+
+
+def rows_in_order(x, out, n):
+    for i in qgraph.serial(range(4)):
+        out[taken(n)] = x[i] * 3
+        out[taken(n)] += x[i]
+        out[counted(n)] = 1, 2, i
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("function", [rows_at_a_counter, rows_by_a_func, rows_in_order])
+def test_the_index_of_a_row_is_computed_once(check, function, fuse):
+    """Not for each of its elements, and after the value."""
+    check(function, lambda: (np.arange(12.0).reshape(4, 3), np.zeros((15, 3)), np.zeros(1, np.int64)), fuse=fuse)
+
+
+def vector_at_a_counter(x, out, n):
+    for i in range(4):
+        out[qgraph.atomic_add(n, 0, 1)] += 2 * qgraph.vec(x[i])
+
+
+def vector_from_a_counter(x, out, n):
+    for i in range(4):
+        out[i] = qgraph.vec(x[taken(n)])
+
+
+def numbers_from_a_counter(x, out, n):
+    for i in range(4):
+        a, b, c = x[taken(n)]
+        out[i, 0] = a + b + c
+
+
+def power_at_a_counter(x, out, n):
+    for i in range(4):
+        out[taken(n), 0] **= 2
+
+
+def added_at_kernel_level(x, out, n):
+    out[qgraph.atomic_add(n, 0, 1)] += x[1]
+
+
+def stored_at_kernel_level(x, out, n):
+    out[qgraph.atomic_add(n, 0, 1)] = x[1] + n[0]
+
+
+def summed_at_kernel_level(x, out, n):
+    return np.sum(x[qgraph.atomic_add(n, 0, 1)])
+
+
+def multiplied_at_kernel_level(x, out, n):
+    return np.sum(x[0] * qgraph.atomic_add(n, 0, 1))
+
+
+def filled_at_kernel_level(x, out, n):
+    x[1:] = qgraph.atomic_add(n, 0, 1)
+
+
+@pytest.mark.parametrize("function", [vector_at_a_counter, vector_from_a_counter, numbers_from_a_counter, power_at_a_counter])
+def test_an_index_that_is_computed_more_than_once_changes_nothing(rig, function):
+    with pytest.raises(qgraph.KernelSyntaxError, match="has a call in its index that changes something"):
+        rig.run(rig.kernel(function), np.zeros((4, 3)), np.zeros((15, 3)), np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        added_at_kernel_level,
+        stored_at_kernel_level,
+        summed_at_kernel_level,
+        multiplied_at_kernel_level,
+        filled_at_kernel_level,
+    ],
+)
+def test_an_atomic_is_not_computed_for_each_element(rig, function):
+    with pytest.raises(qgraph.KernelSyntaxError, match="changes something, and stands in what is computed for each element"):
+        rig.run(rig.kernel(function), np.zeros((4, 3)), np.zeros((15, 3)), np.zeros(1, np.int64))

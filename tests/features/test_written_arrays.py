@@ -58,3 +58,99 @@ def of_rows_of_several_lengths_in_an_iteration(x):
 def test_rows_of_several_lengths_are_refused(rig, function):
     with pytest.raises(qgraph.KernelSyntaxError, match="written out"):
         rig.run(rig.kernel(function), np.zeros(3))
+
+
+# --- numbers that are written out for a row --------------------------------------------------------------------------------
+
+
+@qgraph.func
+def set_row(row, a):
+    row[:] = a, 2, True
+    row[1:] = row[2] + 1, row[1]
+
+
+def tuples_for_rows(x, k, u, n):
+    y = np.zeros((4, 3), np.float32)
+    for i in range(4):
+        x[i] = i, 0.5, -x[i, 0]
+        x[i, :2] = x[i, 1], x[i, 0]
+        k[i] = 2.75, i
+        y[i, ::-1] = x[i, 1], 1, i
+        t = np.zeros(3)
+        t[:] = i, 1.5, y[i, 0]
+        x[i, :n] += t[:n]
+        set_row(y[i], i * 0.25)
+    for i in range(3):
+        u.T[i] = 1, 2.5, i, n
+    for i in qgraph.serial(range(3)):
+        y[i + 1] = y[i, 0] + 1, y[i, 2], i
+    return y
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_numbers_of_several_types_for_a_row_in_an_iteration(check, fuse):
+    def arguments():
+        return np.arange(12.0).reshape(4, 3), np.zeros((4, 2), np.int32), np.zeros((4, 3)), 2
+
+    check(tuples_for_rows, arguments, fuse=fuse)
+
+
+def fewer_numbers(x):
+    for i in range(x.shape[0]):
+        x[i] = 1.0, 2.0
+
+
+def one_number(x):
+    for i in range(x.shape[0]):
+        x[i] = (x[i, 0],)
+
+
+def more_numbers_than_a_part_has(x):
+    for i in range(x.shape[0]):
+        x[i, :2] = 1.0, 2.0, 3.0
+
+
+@pytest.mark.parametrize("function", [fewer_numbers, one_number])
+def test_fewer_numbers_than_a_row_has_are_refused(rig, function):
+    x = np.ones((4, 3))
+    with pytest.raises(qgraph.KernelSyntaxError, match=r"`x\[i\]` has 3 elements, and . are assigned"):
+        rig.run(rig.kernel(function), x)
+
+
+def test_more_numbers_than_a_part_of_a_row_has(rig):
+    with pytest.raises(qgraph.ArgumentError, match=r"`x\[i, :2\]` has not 3 elements"):
+        rig.run(rig.kernel(more_numbers_than_a_part_has), np.ones((4, 3)))
+        qgraph.synchronize()
+
+
+# --- lists that no name holds ----------------------------------------------------------------------------------------------
+
+
+def lists_in_iterations(x, n):
+    for i in range(4):
+        x[i] = [0, 1.5, i]
+        for v in [1, 2, 3]:
+            x[i, 0] += v * x[i, v - 1]
+        for a, w in [(1, 0.5), [2, 0.25]]:
+            x[i, a] *= w
+        if i in [2, n] and i not in [3, 4]:
+            x[i, 1] = [0.5, 1.5, 2.5][i]
+        c, d = [i, 2 * i]
+        x[i, 2] += c + d
+
+
+def lists_at_kernel_level(x, n):
+    x[0] = [0, 1.5, n]
+    x[:, 0] = [1, 2, 3, n]
+    x[1:3] = [[1, 2, 3], [4, n, 6]]
+    x[1:] *= [1.0, 2.0, 0.5]
+    x[[0, 2]] += 1
+    a, b = [n, 2]
+    if n in [1, 2]:
+        x[3, 1] = a + b
+
+
+@pytest.mark.parametrize("n", [2, 5])
+@pytest.mark.parametrize("function", [lists_in_iterations, lists_at_kernel_level])
+def test_lists_that_are_read_where_they_stand(check, function, n):
+    check(function, lambda: (np.arange(12.0).reshape(4, 3), n))

@@ -11,15 +11,16 @@ import numpy as np
 
 from qgraph.frontend.bodies.array_expressions import ARRAY_EXPRESSIONS, array_of, array_target, conditions_in, is_reduced
 from qgraph.frontend.bodies.local_arrays import local_array, refuse_leaving
+from qgraph.frontend.bodies.row_elements import row_length
 from qgraph.frontend.bodies.row_overlaps import origin
-from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function
+from qgraph.frontend.bodies.rows import RowFunction, reducing_function, storing_function, tuple_storing_function
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, ValueResolution, at
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.axes_reduced import COMPOSED
 from qgraph.frontend.inference.lookups import lookup_of
 from qgraph.frontend.inference.ranks import known_object, rank, reduction
 from qgraph.frontend.inference.reduction_rules import composed
-from qgraph.frontend.inference.stores import refuse_element_array
+from qgraph.frontend.inference.stores import is_slice, refuse_element_array
 from qgraph.frontend.names.bindings import Private
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.scope import Scope
@@ -29,7 +30,7 @@ from qgraph.ir.program import SLOTS
 from qgraph.ir.trees import operands_of
 from qgraph.language import Func
 from qgraph.operations.table import operation
-from qgraph.source import copied, nodes_of
+from qgraph.source import as_written, copied, nodes_of
 
 
 def _is_straight(scope: Scope, node: ast.stmt) -> bool:
@@ -134,14 +135,31 @@ class ArrayResolution(ValueResolution):
     def array_store(self, node: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> ast.stmt | list[ast.stmt] | None:
         """What stands for a statement that stores arrays in parts of arrays; None for any other, whose names are noted."""
         self._ranks = {}
-        target = array_target(self._scope, node, targets)
-        if target is None:
+        made = self._tuple_store(node)
+        target = array_target(self._scope, node, targets) if made is None else None
+        if target is not None:
+            made = storing_function(self._scope, node, target, self._noting, self._body.unit.may_share)
+        if made is None:
             if isinstance(node, ast.Assign):
                 self._note_arrays(node)
             return None
-        made = storing_function(self._scope, node, target, self._noting, self._body.unit.may_share)
         found = self._in_line(made, node) if self._body.rows_in_line else None
         return at(ast.Expr(self._row_call(made, node)), node) if found is None else found[0]
+
+    def _tuple_store(self, node: ast.Assign | ast.AugAssign) -> RowFunction | None:
+        """What assigns numbers that are written out, `x[i] = a, b, c`, to a row; None for any other statement."""
+        match node:
+            case ast.Assign(targets=[target], value=ast.Tuple(elts=parts)) if is_slice(self._scope, target):
+                if rank(self._scope, target) != 1 or any(
+                    isinstance(part, (ast.Tuple, ast.Starred)) or rank(self._scope, part) for part in parts
+                ):
+                    return None
+                length, count = row_length(self._scope, self._body.unit, target), len(parts)
+                if length not in (None, count):
+                    words = f"`{as_written(target)}` has {length} elements, and {count} are assigned"
+                    raise self._scope.error(words, node, "assign as many numbers as there are")
+                return tuple_storing_function(self._scope, node, target, parts, self._noting, fits=length is not None)
+        return None
 
     def made_array(self, node: ast.Assign) -> list[ast.stmt] | None:
         """What stands for a statement that makes an array for the iteration; None for any other."""

@@ -29,15 +29,8 @@ from qgraph.frontend.desugar.raised_errors import as_branch, raised
 from qgraph.frontend.inference.indexing import element, placed
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of, relocate, zero_step_fault
 from qgraph.frontend.inference.ranks import known_object, may_be_tuple
-from qgraph.frontend.names.bindings import (
-    Binding,
-    BoundFunc,
-    Private,
-    ScalarRef,
-    StructRef,
-    Value,
-    ViewRef,
-)
+from qgraph.frontend.inference.stores import refuse_changes
+from qgraph.frontend.names.bindings import Binding, BoundFunc, Private, ScalarRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.call_binding import (
     bind_call,
     identity,
@@ -144,6 +137,7 @@ class _Rewriter(ProgressResolution, VectorResolution):
             self.generic_visit(node)
             node.value = self.checked(node.op, node.value, fault)
             return node
+        refuse_changes(self._scope, node.target)
         return self.visit_Assign(as_assignment(node))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt] | None:

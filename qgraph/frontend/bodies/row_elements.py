@@ -10,6 +10,7 @@ from typing import TypeVar
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.inference.indexing import bounds_of, is_whole, word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, rank
+from qgraph.frontend.inference.stores import may_change, refuse_changes
 from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -81,6 +82,7 @@ def row_parts(scope: Scope, unit: ProgramBuilder, node: ast.expr, count: int) ->
         TailFound: how many there are will be known when the kernel is compiled for that.
         KernelSyntaxError: there are more or fewer, or it is no whole row.
     """
+    refuse_changes(scope, node)
     found = last_axes(scope, unit, node)
     if found is None:
         words = f"`{as_written(node)}` is unpacked into {count} names, and its length is not known before the call"
@@ -95,6 +97,18 @@ def row_parts(scope: Scope, unit: ProgramBuilder, node: ast.expr, count: int) ->
         words = f"`{as_written(node)}` has {found.tail[-1]} elements, and is unpacked into {count} names"
         raise scope.error(words, node, "unpack as many as there are")
     return parts_of_row(node, count)
+
+
+def row_length(scope: Scope, unit: ProgramBuilder, node: ast.expr) -> int | None:
+    """How many elements a whole row of an array has; None of any other part, and where only a call tells.
+
+    Raises:
+        TailFound: it will be known when the kernel is compiled for that.
+    """
+    found = last_axes(scope, unit, node) if rank(scope, node) == 1 else None
+    if found is not None and not found.tail and found.path:
+        raise TailFound(found.path, 1)
+    return found.tail[-1] if found is not None and found.tail else None
 
 
 def parts_of_row(node: ast.expr, count: int) -> list[ast.expr]:
@@ -154,9 +168,12 @@ class Line:
 
 
 def line_of(scope: Scope, node: ast.expr, name: str) -> Line | None:
-    """``node``, a part of an array, as a line; None where it is more than indices and one slice."""
+    """``node``, a part of an array, as a line; None where it is more than indices and one slice.
+
+    Nor is it one where an index changes something: it is computed for each element anew.
+    """
     array, parts = (node.value, parts_of(node)) if isinstance(node, ast.Subscript) else (node, [])
-    if not isinstance(array, (ast.Name, ast.Attribute)):
+    if not isinstance(array, (ast.Name, ast.Attribute)) or may_change(scope, node):
         return None
     parts = [*parts, *(ast.Slice() for _ in range(rank(scope, array) - len(parts)))]
     slices = [(at, part) for at, part in enumerate(parts) if isinstance(part, ast.Slice)]

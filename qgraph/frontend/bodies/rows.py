@@ -40,6 +40,7 @@ Shared = Callable[[str, str], bool]
 _EXTREMES = {"min": np.minimum, "max": np.maximum}
 _PLACES = {"argmin": ast.Lt, "argmax": ast.Gt}
 _HINT = "the arrays of a statement have one shape; take a part of the longer one, or write a loop"
+_TUPLE_HINT = "assign as many numbers as the part of the array has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +109,28 @@ def storing_function(
     Raises:
         KernelSyntaxError, KernelTypeError: the value does not fit, or parts of one array overlap in more than one way.
     """
-    place = copied(target)
-    for child in nodes_of(place):
-        if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)) and child.ctx.__class__ is ast.Store:
-            child.ctx = ast.Load()
+    place = _read(target)
     value = node.value
     if isinstance(node, ast.AugAssign):
         check_in_place(scope, node, place, value)
         value = ast.copy_location(ast.BinOp(place, node.op, value), node)
     return _Store(scope, node, noting).function(place, value, may_share)
+
+
+def tuple_storing_function(
+    scope: Scope, node: ast.Assign, target: ast.expr, parts: list[ast.expr], noting: Noting, *, fits: bool
+) -> RowFunction:
+    """The function that stores numbers in the elements of ``target``, a row; ``fits``: it surely has as many."""
+    return _TupleStore(scope, node, noting).function(_read(target), parts, fits=fits)
+
+
+def _read(target: ast.expr) -> ast.expr:
+    """``target`` as an expression."""
+    place = copied(target)
+    for child in nodes_of(place):
+        if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)) and child.ctx.__class__ is ast.Store:
+            child.ctx = ast.Load()
+    return place
 
 
 class _Rows(Elementwise):
@@ -128,18 +142,22 @@ class _Rows(Elementwise):
         self._noting = noting
         self._arguments: dict[str, ast.expr] = {}
         self._parameters: dict[str, str] = {}
+        # The same by the node: what `+=` reads and stores is one place, whatever its indices call.
+        self._places: dict[ast.expr, str] = {}
         # By axis of the loops: the arrays that have it, and which axis of theirs it is.
         self._axes: list[list[tuple[str, int]]] = []
 
     def _parameter(self, node: ast.expr, wish: str, array: ArrayType | None) -> str:
         """The parameter for ``node``, which is evaluated once, before the loops."""
+        if node in self._places:
+            return self._places[node]
         text = ast.unparse(node)
         repeated = not any(isinstance(child, ast.Call) for child in nodes_of(node))
         if repeated and text in self._parameters:
             return self._parameters[text]
         name = f"{wish}{len(self._arguments)}"
         self._arguments[name] = node
-        self._parameters[text] = name
+        self._parameters[text] = self._places[node] = name
         self.scope.names[name] = Private(name, array)
         return name
 
@@ -349,6 +367,10 @@ class _Store(_Rows):
             else:
                 # Which is atomic where iterations may meet. Floats take whatever real number is added.
                 step = ast.AugAssign(place, computed.op, computed.right)
+        if isinstance(self._node, ast.Assign):
+            # Python evaluates the value first.
+            first = next(iter(self._arguments))
+            self._arguments[first] = self._arguments.pop(first)
         before = [*self._lengths(), *itertools.starmap(self._same_signs, directions.starts)]
         return self._made("_row_store", [*before, *self._loops([step], backwards)])
 
@@ -365,6 +387,28 @@ class _Store(_Rows):
         found = f"parts of one array begin at `{texts[0]}` and `{texts[1]}`, of which at least one is negative"
         fault = Fault(ArgumentError, self.scope.span(self._node), found, "count both from the start of the array")
         return assign("_n0", word(self.scope, intrinsics.same_length, length, wanted, *self._noting(fault)))
+
+
+class _TupleStore(_Rows):
+    """An assignment of a tuple of numbers to a row."""
+
+    def function(self, target: ast.expr, parts: list[ast.expr], *, fits: bool) -> RowFunction:
+        """The function that stores ``parts``, which are evaluated first, in the elements of ``target``."""
+        self._axes = [[]]
+        values = [self._number(part) for part in parts]
+        name = self._array(target)
+        stores: list[ast.stmt] = []
+        for k, value in enumerate(values):
+            place = at_place(standing_for(item_at(name, [ast.Constant(k)]), target), target)
+            place.ctx = ast.Store()
+            stores.append(ast.Assign([place], value))
+        if fits:
+            return self._made("_row_store", stores)
+        text = as_written(target).replace("%", "%%")
+        fault = Fault(ArgumentError, self.scope.span(self._node), f"`{text}` has not {len(parts)} elements", _TUPLE_HINT)
+        count: ast.expr = ast.Constant(len(parts))
+        length = word(self.scope, intrinsics.same_length, shape_along(name, 0), count, *self._noting(fault))
+        return self._made("_row_store", [assign("_n0", length), ast.If(load("_n0"), stores, [])])
 
 
 def _is_known(scope: Scope, node: ast.expr) -> bool:

@@ -41,6 +41,7 @@ from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, rank
+from qgraph.frontend.inference.stores import called_in, refuse_changes
 from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, Private, StructRef, Value
 from qgraph.frontend.names.foreign_calls import fields_of
 from qgraph.frontend.names.scope import Scope
@@ -61,7 +62,7 @@ def makes_vectors(source: SourceFunction, seen: frozenset[object] = frozenset())
     """Whether a function, or a func that it calls, makes vectors or matrices."""
     for node in nodes_of(source.tree):
         if isinstance(node, ast.Call):
-            called = _called(source, node.func)
+            called = called_in(source, node.func)
             if any(called is maker for maker in _MAKERS):
                 return True
             if isinstance(called, Func) and called not in seen and makes_vectors(called.source, seen | {called}):
@@ -73,12 +74,6 @@ def unpacks(source: SourceFunction) -> bool:
     """Whether a function assigns to several names what is not written as a tuple, which may be a row of an array."""
     assigned = (node for node in nodes_of(source.tree) if isinstance(node, ast.Assign))
     return any(isinstance(node.targets[0], ast.Tuple) and not isinstance(node.value, ast.Tuple) for node in assigned)
-
-
-def _called(source: SourceFunction, node: ast.expr) -> object:
-    if isinstance(node, ast.Attribute):
-        return getattr(_called(source, node.value), node.attr, None)
-    return source.closure.get(node.id, source.globals.get(node.id)) if isinstance(node, ast.Name) else None
 
 
 def may_be_vector(scope: Scope, node: ast.expr) -> bool:
@@ -297,6 +292,7 @@ class VectorResolution(ArrayResolution):
         if isinstance(node, (ast.BinOp, ast.UnaryOp)):
             operands = [self._components(each) if isinstance(each, ast.expr) else each for each in operands_of(node)]
             return with_operands(node, operands) or node
+        refuse_changes(self._scope, node)
         shape = self._extents(node)
         if not all(1 <= extent <= vectors.MOST for extent in shape):
             found = f"`{as_written(node)}` has {' by '.join(map(str, shape))} elements"
@@ -427,6 +423,7 @@ class VectorResolution(ArrayResolution):
 
     def _store(self, node: ast.Assign | ast.AugAssign, target: ast.expr, shape: Shape) -> list[ast.stmt]:
         """The value, and then a store of each component."""
+        refuse_changes(self._scope, target)
         extents = self._of_row(target)
         if extents != shape:
             found = "has {}".format(" by ".join(map(str, extents)) + " elements") if extents else "is one number"

@@ -21,7 +21,7 @@ from qgraph.frontend.inference.ranks import (
     reduced_along,
     reduction,
 )
-from qgraph.frontend.inference.stores import stores_slice, ufunc_at
+from qgraph.frontend.inference.stores import refuse_atomics_of_arrays, stores_slice, ufunc_at
 from qgraph.frontend.names.bindings import (
     Binding,
     BoundFunc,
@@ -95,6 +95,7 @@ class Region:
     def _handle(self, scope: Scope, statement: ast.stmt) -> None:
         node = with_functions(scope, with_index_arrays(scope, statement))
         node = as_store(scope, node) or node
+        refuse_atomics_of_arrays(scope, node)
         handler = self._handlers.get(type(node))
         if handler is None:
             raise KernelSyntaxError(

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.syntax.list_displays import with_tuples
 from qgraph.frontend.syntax.unsupported_syntax import reject
 from qgraph.frontend.syntax.walrus import purity, without_walrus
 from qgraph.language import ArrayAnnotation
@@ -188,6 +189,7 @@ def parse(function: Callable[..., Any], word: str) -> SourceFunction:
     owner = _class_of(function.__code__)
     if owner:
         tree = _Mangled(owner).visit(tree)
+    tree = with_tuples(tree)
     closure = ClosureNamespace(function.__code__.co_freevars, function.__closure__ or ())
     names = function.__globals__
     annotations = {

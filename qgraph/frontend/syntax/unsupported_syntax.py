@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.syntax.list_displays import unnamed_lists
 from qgraph.ir.trees import parts_of
 from qgraph.source import Span, nodes_of
 
@@ -47,7 +48,7 @@ def reject(tree: ast.FunctionDef, file: str) -> None:
             continue
         # What `np.array` and its kin are given, if it is that.
         lists = {each for node in nodes_of(statement) if isinstance(node, ast.Call) for each in _arrays_of(node)}
-        lists |= index_lists(statement)
+        lists |= index_lists(statement) | unnamed_lists(statement)
         for node in nodes_of(statement):
             row = REJECTED.get(type(node)) if node not in lists else None
             if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
