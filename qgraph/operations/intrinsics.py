@@ -219,6 +219,11 @@ def step(value: Any, noted: Any, number: int, slots: Any, failed: int) -> Any:
     return value if value != 0 else 2**62
 
 
+def length_of(value: Any, otherwise: int) -> int:
+    """How many parts a tuple has; of a number ``otherwise``."""
+    return len(value) if isinstance(value, tuple) else otherwise
+
+
 def same_length(value: int, other: int, noted: Any, number: int, slots: Any, failed: int) -> int:
     """``value``, a length that is the same as ``other``; where it is not, 0, and the fault ``number`` is noted."""
     if value == other:

@@ -50,6 +50,7 @@ def _numbers() -> Iterator[Operation]:
     for function in intrinsics.CHECKED:
         yield _word(function, lambda code, word: code.divisor_word(word.__name__), result="first")
     yield _word(intrinsics.same_length, lambda code, _: code.same_length_word(), result="first")
+    yield _word(intrinsics.length_of, lambda code, _: code.length_word(), pure=True)
     yield _word(intrinsics.summed, lambda code, _: code.summed_word(), pure=True)
 
 

@@ -123,6 +123,69 @@ def test_more_numbers_than_a_part_of_a_row_has(rig):
         qgraph.synchronize()
 
 
+@qgraph.func
+def doubled(v):
+    return v, v * 2
+
+
+@qgraph.func
+def put(x, i, t):
+    x[i] = t
+
+
+def tuple_by_name(x, y):
+    for i in range(x.shape[0]):
+        t = (y[i], 2.0)
+        x[i] = t
+
+
+def tuple_of_a_func(x, y):
+    for i in range(x.shape[0]):
+        x[i] = doubled(y[i])
+
+
+def tuple_in_a_func(x, y):
+    for i in range(x.shape[0]):
+        put(x, i, (y[i], 2.0))
+
+
+def tuple_among_others(x, y):
+    for i in range(x.shape[0]):
+        y[i], x[i] = 1.0, (y[i], 2.0)
+
+
+def tuple_for_two_rows(x, y):
+    for i in range(x.shape[0]):
+        x[i] = x[i, :] = doubled(y[i])
+
+
+def either_tuple(x, y):
+    for i in range(x.shape[0]):
+        x[i] = (y[i], 1.0) if y[i] > 2 else doubled(y[i])
+
+
+def number_for_a_row(x, y):
+    for i in range(x.shape[0]):
+        put(x, i, y[i])
+
+
+TUPLES = (tuple_by_name, tuple_of_a_func, tuple_in_a_func, tuple_among_others, tuple_for_two_rows, either_tuple)
+
+
+@pytest.mark.parametrize("function", [*TUPLES, number_for_a_row])
+def test_tuples_and_numbers_that_a_row_is_assigned(check, function):
+    check(function, lambda: (np.zeros((4, 2)), np.arange(4.0) + 1))
+
+
+@pytest.mark.parametrize("extent", [1, 3])
+@pytest.mark.parametrize("function", TUPLES)
+def test_a_tuple_of_another_length_is_told(rig, function, extent):
+    x, y = np.zeros((4, extent)), np.arange(4.0) + 1
+    with pytest.raises(ValueError, match=r"a tuple of another length is assigned to x\[i\]"):
+        rig.run(rig.kernel(function), x, y)
+        qgraph.synchronize()
+
+
 # --- lists that no name holds ----------------------------------------------------------------------------------------------
 
 

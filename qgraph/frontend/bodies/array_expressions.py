@@ -174,6 +174,11 @@ def looks_at_arrays(source: SourceFunction, seen: frozenset[object] = frozenset(
                 return True
             case ast.BinOp(op=ast.MatMult()) | ast.AugAssign() | ast.Slice():
                 return True
+            case ast.Assign(targets=targets, value=ast.Tuple() | ast.Name() | ast.IfExp() | ast.Call()) if any(
+                isinstance(each, (ast.Subscript, ast.Tuple)) for each in targets
+            ):
+                # A tuple may be assigned to a row.
+                return True
             case ast.Call(func=ast.Name(id=name)):
                 called = source.closure.get(name, source.globals.get(name))
                 if isinstance(called, Func) and called not in seen and looks_at_arrays(called.source, seen | {called}):

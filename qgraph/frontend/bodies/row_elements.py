@@ -16,7 +16,7 @@ from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
-from qgraph.ir.trees import assign, load, parts_of
+from qgraph.ir.trees import assign, at_place, load, parts_of
 from qgraph.operations import intrinsics
 from qgraph.operations.vectors import Shape
 from qgraph.records import dataclass
@@ -109,6 +109,22 @@ def row_length(scope: Scope, unit: ProgramBuilder, node: ast.expr) -> int | None
     if found is not None and not found.tail and found.path:
         raise TailFound(found.path, 1)
     return found.tail[-1] if found is not None and found.tail else None
+
+
+def length_check(scope: Scope, target: ast.expr, value: ast.expr) -> ast.stmt:
+    """The check that a tuple, if ``value`` is one, has as many parts as ``target``, a part of an array, has elements.
+
+    Raises:
+        KernelSyntaxError: they cannot be computed twice.
+    """
+    for each in (target, value):
+        refuse_changes(scope, each)
+    assert isinstance(target, ast.Subscript)
+    length = word(scope, len, standing_for(ast.Subscript(target.value, target.slice, ast.Load()), target))
+    wrong = ast.Compare(word(scope, intrinsics.length_of, value, length), [ast.NotEq()], [copied(length)])
+    text = f"a tuple of another length is assigned to {as_written(target)}"
+    error = word(scope, ValueError, ast.Constant(text))
+    return at_place(ast.If(wrong, [ast.Raise(error, None)], []), target)
 
 
 def parts_of_row(node: ast.expr, count: int) -> list[ast.expr]:

@@ -20,6 +20,7 @@ from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.row_elements import (
     item,
     last_axes,
+    length_check,
     parts_of_row,
     places_of_rows,
     row_parts,
@@ -41,7 +42,7 @@ from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, rank
-from qgraph.frontend.inference.stores import called_in, refuse_changes
+from qgraph.frontend.inference.stores import called_in, is_slice, refuse_changes
 from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, Private, StructRef, Value
 from qgraph.frontend.names.foreign_calls import fields_of
 from qgraph.frontend.names.scope import Scope
@@ -248,14 +249,15 @@ class VectorResolution(ArrayResolution):
     def with_parts(self, node: ast.Assign) -> tuple[list[ast.stmt], ast.Assign]:
         """``node``, where it unpacks a row of an array, with the elements of that, and a check that there are as many.
 
-        Rows of several axes are unpacked as they are, behind the check.
+        Rows of several axes are unpacked as they are, behind the check. A row that may be assigned a tuple is checked, too:
+        Numba's code would leave it as it was, on a device without a word.
         """
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value):
                 axes, count = rank(self._scope, value), len(elements)
                 starred = any(isinstance(each, ast.Starred) for each in elements)
                 if starred or not axes or isinstance(value, ast.Call) or self.shape(value) is not None:
-                    return [], node
+                    return self._fitting(node), node
                 parts, checks = row_parts(self._scope, self._body.unit, value, count), list[ast.stmt]()
                 if parts is None:
                     base = taken_apart(self._scope, value)[0]
@@ -267,7 +269,15 @@ class VectorResolution(ArrayResolution):
                     elements_of = ast.Tuple(parts or parts_of_row(value, count), ast.Load())
                     node = at_place(ast.Assign(node.targets, elements_of), node)
                 return checks, node
-        return [], node
+        return self._fitting(node), node
+
+    def _fitting(self, node: ast.Assign) -> list[ast.stmt]:
+        """Checks of tuples that ``node`` may assign to rows; one that is written out is stored number by number."""
+        if isinstance(node.value, ast.Tuple) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+            return []
+        scope, pairs = self._scope, [pair for each in node.targets for pair in _pairs(each, node.value)]
+        rows = [(target, value) for target, value in pairs if is_slice(scope, target) and rank(scope, target) == 1]
+        return [length_check(scope, *row) for row in rows if not rank(scope, row[1]) and may_be_tuple(scope, row[1])]
 
     def _as_row(self, bound: Private, node: ast.expr) -> Private:
         """``bound``, which is ``node``, with what is known of its last axes."""

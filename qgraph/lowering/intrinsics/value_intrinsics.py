@@ -160,6 +160,16 @@ def summed_word() -> Intrinsic:
     return Intrinsic("summed", typer, cast_to_result)
 
 
+def length_word() -> Intrinsic:
+    """The Numba type of ``intrinsics.length_of``."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        value, otherwise = sig.args[0], args[1]
+        return ir.Constant(otherwise.type, len(value)) if isinstance(value, types.BaseTuple) else otherwise
+
+    return Intrinsic("length_of", lambda context, args: context.make_signature(types.intp, args[0], types.intp), emit)
+
+
 def stack_word() -> Intrinsic:
     """The Numba type of ``intrinsics.stack_array``."""
 
