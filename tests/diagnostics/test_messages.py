@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import enum
 import functools
 import inspect
 import linecache
@@ -5220,6 +5221,28 @@ def a_row_at_a_counter_in_a_statement():
         u[qgraph.atomic_add(n, 0, 1)] += u[2]
 
     return kernel, (np.zeros((3, 2)), np.zeros(1, np.int64))
+
+
+class Side(enum.IntFlag):
+    LEFT = 1
+    RIGHT = 2
+
+
+@bad(SYNTAX)
+def the_other_flags():
+    def kernel(x):
+        for i in range(3):
+            x[i] &= ~(Side.LEFT | 4)
+
+    return kernel, (np.arange(3),)
+
+
+@bad(SYNTAX)
+def the_other_flags_for_a_whole_array():
+    def kernel(x):
+        x[1:] &= ~Side.LEFT
+
+    return kernel, (np.arange(3),)
 
 
 @bad(SYNTAX)

@@ -351,6 +351,14 @@ class Level(enum.IntEnum):
 LEVEL = Level.HIGH
 
 
+class Side(enum.IntFlag):
+    LEFT = 1
+    RIGHT = 2
+
+
+SIDE = Side.LEFT
+
+
 def as_numbers(x, level: Static):
     total = 0
     for i in range(x.shape[0]):
@@ -367,6 +375,16 @@ def as_numbers(x, level: Static):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
 def test_members_of_an_int_enum_are_numbers(check, level, dtype):
     check(as_numbers, lambda: (numbers(dtype=dtype), level))
+
+
+def sides(x, other: Static):
+    for i in range(x.shape[0]):
+        x[i] = (x[i] & SIDE | other) ^ ~int(SIDE)
+    x[1:] += SIDE | other
+
+
+def test_flags_are_integers(check):
+    check(sides, lambda: (np.arange(5), Side.RIGHT))
 
 
 @dataclass(frozen=True)

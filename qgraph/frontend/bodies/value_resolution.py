@@ -34,13 +34,11 @@ from qgraph.frontend.names.bindings import (
     ViewRef,
     same,
 )
-from qgraph.frontend.names.call_binding import (
-    is_forward,
-)
+from qgraph.frontend.names.call_binding import is_forward
 from qgraph.frontend.names.global_table import Names
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import CUDA_HINT, Scope, is_cuda_object, quietly_static
-from qgraph.frontend.names.static_eval import constant_of, known_test, written_integer
+from qgraph.frontend.names.static_eval import constant_of, known_test, refuse_inverted_flags, written_integer
 from qgraph.ir.argument_types import ArrayType, ScalarType
 from qgraph.ir.faults import FAULTS, Fault
 from qgraph.ir.global_arrays import holds_arrays
@@ -311,6 +309,11 @@ class ValueResolution(ast.NodeTransformer):
         return at(self._call(kind, "_complex" if kind is np.complex64 else "_float", node), node)
 
     # --- operators ------------------------------------------------------------------------------------------------------
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """An operator of one operand."""
+        refuse_inverted_flags(self._scope, node)
+        return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """A comparison. `in` and `not in` a tuple are those with its items."""

@@ -217,6 +217,18 @@ def _is_truth(node: ast.expr) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
+def refuse_inverted_flags(scope: Names, node: ast.UnaryOp) -> None:
+    """Raise ``KernelSyntaxError`` for `~` of flags, which are the others of their class: in kernels they are integers."""
+    inverts = isinstance(node.op, ast.Invert) and not isinstance(node.operand, ast.Call)
+    for child in nodes_of(node.operand) if inverts else ():
+        bound = scope.static(child) if isinstance(child, (ast.Name, ast.Attribute)) else None
+        if isinstance(bound, Value) and isinstance(bound.value, enum.Flag):
+            what = (
+                f"`{as_written(node)}` is the other flags of `{type(bound.value).__name__}`, and in a kernel flags are integers"
+            )
+            raise scope.error(what, node, "name the other flags, or write ~int(...) for the integer")
+
+
 def _compared_literals(scope: Names, node: ast.Compare) -> bool | None:
     """The outcome of a comparison of expressions of integer literals, as Python's."""
     found = _written_integers(scope, (node.left, *node.comparators))
