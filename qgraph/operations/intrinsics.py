@@ -44,8 +44,11 @@ def thread_array(like: Any, *_shape: int) -> Any:
 
 
 def local_array(dtype: Any, *shape: int) -> Any:
-    """An array of constant ``shape`` that lives until the function returns. What is in it at first is anything."""
-    return np.empty(shape, dtype)
+    """An array of constant ``shape`` that lives until the function returns. What is in it at first is anything.
+
+    ``dtype``: the type of an element, or a number of that type.
+    """
+    return np.empty(shape, dtype if isinstance(dtype, type) else np.asarray(dtype).dtype)
 
 
 def heap_array(dtype: Any, *shape: int) -> Any:

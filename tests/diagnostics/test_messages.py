@@ -4110,7 +4110,7 @@ def a_difference_of_rows():
                 d = x[i] - x[j]
                 f[i] += d / (d @ d)
 
-    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)))
+    return kernel, (np.zeros((3, 17)), np.zeros((3, 17)))
 
 
 @bad(SYNTAX)
@@ -4120,7 +4120,17 @@ def a_sum_of_three_rows():
             d = x[i] * dt - f[i]
             f[i] = d
 
-    return kernel, (np.zeros((3, 4)), np.zeros((3, 4)), 0.5)
+    return kernel, (np.zeros((3, 17)), np.zeros((3, 17)), 0.5)
+
+
+@bad(SYNTAX)
+def a_difference_of_parts_of_rows():
+    def kernel(x, f):
+        for i in range(x.shape[0]):
+            d = x[i, 1:] - x[i, :-1]
+            f[i] += d @ d
+
+    return kernel, (np.zeros((3, 4)), np.zeros(3))
 
 
 @bad(SYNTAX)

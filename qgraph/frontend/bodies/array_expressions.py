@@ -21,6 +21,7 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.trees import MEMBERSHIP, parts_of
 from qgraph.language import Func
 from qgraph.operations.table import OPERATIONS, operation
+from qgraph.operations.vectors import MOST
 from qgraph.source import as_written, nodes_of
 
 # Expressions that may be computed of whole arrays.
@@ -30,8 +31,6 @@ ARRAY_EXPRESSIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)
 _OF_FLOATS = frozenset({"nansum", "nanmean", "nanprod", "nanstd", "nanvar", "trace"})
 _OF_NUMBERS = frozenset({"average", *_OF_FLOATS})
 _OF_ALL = frozenset({"size", "shape", "asarray", "reshape", "fill", "item"})
-
-_OF_VECTORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 
 def conditions_in(node: ast.expr) -> Iterator[ast.expr]:
@@ -65,24 +64,11 @@ def is_reduced(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int], conditi
     told = node in conditions or (isinstance(node, ast.Compare) and isinstance(node.ops[0], MEMBERSHIP))
     if not told and rank(scope, node, ranks):
         error = new_array(scope, node)
-        if vectors := _as_vectors(scope, node):
-            error.hint = f"of rows of up to 16 numbers make vectors, `{vectors}`; else {error.hint}"
+        whole = not any(isinstance(child, ast.Slice) for child in nodes_of(node))
+        if isinstance(node, ast.BinOp) and rank(scope, node) == 1 and whole:
+            error.hint = f"a name can stand for whole rows of up to {MOST} numbers, `d = {as_written(node)}`; else {error.hint}"
         raise error
     return False
-
-
-def _as_vectors(scope: Scope, node: ast.expr) -> str:
-    """An expression of rows with vectors in their place, or the first vector of a longer one; "" where none helps."""
-    if not isinstance(node, ast.BinOp) or rank(scope, node) != 1 or type(node.op) not in _OF_VECTORS:
-        return ""
-    sides = [_as_vectors(scope, each) if rank(scope, each) else as_written(each) for each in (node.left, node.right)]
-    for at, side in enumerate((node.left, node.right)):
-        indices = parts_of(side) if isinstance(side, ast.Subscript) else [ast.Slice()]
-        if rank(scope, side) and not any(isinstance(part, ast.Slice) or rank(scope, part) for part in indices):
-            sides[at] = f"qgraph.vec({as_written(side)})"
-    if any(isinstance(each, ast.BinOp) for each in (node.left, node.right)) or "" in sides:
-        return next((side for side in sides if side.startswith("qgraph.vec(")), "")
-    return f" {_OF_VECTORS[type(node.op)]} ".join(sides)
 
 
 def _refuse_uncertain(scope: Scope, node: ast.Call) -> None:

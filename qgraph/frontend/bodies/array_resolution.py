@@ -68,6 +68,8 @@ class ArrayResolution(ValueResolution):
         self._ranks: dict[ast.expr, int] = {}
         # Names that are bound in more than one place: which array such a one is a part of depends on the way there.
         self.rebound: set[str] = set()
+        # The shapes of arrays of an iteration, by name.
+        self._shapes: dict[str, tuple[int, ...]] = {}
         # Of arrays as these another pass says what is wrong.
         self._conditions: set[ast.expr] = set()
         # The loops that add up rows for the statement that is rewritten now, by what they add up; None where it may have none.
@@ -163,11 +165,16 @@ class ArrayResolution(ValueResolution):
 
     def made_array(self, node: ast.Assign) -> list[ast.stmt] | None:
         """What stands for a statement that makes an array for the iteration; None for any other."""
-        made = local_array(self._scope, node)
+        made = local_array(self._scope, self._body.unit, node)
         if made is None:
             return None
         target = node.targets[0]
         assert isinstance(target, ast.Name)
+        known = self._shapes.setdefault(target.id, made.type.tail)
+        if known != made.type.tail:
+            one, other = (" by ".join(map(str, shape)) for shape in (made.type.tail, known))
+            words = f"`{target.id}` is an array of {one} elements here, and of {other} in another place"
+            raise self._scope.error(words, node, "give each a name of its own: which one it is, the way there decides")
         for name in names_assigned(made.statements).keys() - {target.id}:
             self._scope.names[name] = Private(self._body.unit.local_name(name))
         statements = self.block(made.statements)

@@ -1,4 +1,7 @@
-"""Arrays of constant shape that an iteration makes for itself: `t = np.zeros(3)`, `t = np.array((a, b, c))` in a loop body."""
+"""Arrays of constant shape that an iteration makes for itself: `t = np.zeros(3)`, `t = np.array((a, b, c))` in a loop body.
+
+`d = x[i] - y[j]` is one, too, where rows are short and their length is known: its elements are computed one by one.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,23 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.row_elements import item, row_length
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
+from qgraph.frontend.inference.elementwise import Elementwise, array_operands
 from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import known, known_object, rank
+from qgraph.frontend.inference.ranks import is_elementwise, is_place, known, known_object, rank
+from qgraph.frontend.inference.stores import may_change
 from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
 from qgraph.frontend.names.definite_assignment import names_bound_again
-from qgraph.frontend.names.program_builder import ADDED
+from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.written_arrays import WrittenArray, written_out
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.slots import SCALAR_DTYPES
-from qgraph.ir.trees import assign, at_place, load
-from qgraph.operations import intrinsics
+from qgraph.ir.trees import assign, at_place, load, operands_of
+from qgraph.operations import intrinsics, vectors
 from qgraph.records import dataclass
 from qgraph.source import as_written, copied, nodes_of
 
@@ -52,14 +58,22 @@ class LocalArray:
         return Private(name, self.type, f"{_LOCAL}{name if sure else ''}")
 
 
-def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
+def local_array(scope: Scope, unit: ProgramBuilder, node: ast.Assign) -> LocalArray | None:
     """What stands for ``t = np.zeros(3)``; None for any other statement.
 
     Raises:
         KernelSyntaxError: its shape or type is no constant, or it is large.
+        TailFound: how long rows are will be known when the kernel is compiled for that.
     """
     call, target = node.value, node.targets[0]
-    if len(node.targets) != 1 or not isinstance(target, ast.Name) or not isinstance(call, ast.Call):
+    if len(node.targets) != 1 or not isinstance(target, ast.Name):
+        return None
+    computed = row_values(scope, unit, call)
+    if computed is not None:
+        places: list[ast.expr] = [*map(ast.Constant, range(len(computed)))]
+        found = element_type(scope, _source(scope, call))
+        return _made(scope, node, target.id, (len(computed),), found, [*zip(places, computed, strict=True)])
+    if not isinstance(call, ast.Call):
         return None
     maker = _maker(known_object(scope, call.func))
     if maker is None:
@@ -76,21 +90,93 @@ def local_array(scope: Scope, node: ast.Assign) -> LocalArray | None:
     dtype = _dtype(scope, call, given.get("dtype"), values)
     if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
         raise _refused(scope, call, f"`{as_written(call)}` takes more than {_MOST_BYTES} bytes in each iteration of a loop")
-    sizes = [ast.Constant(size) for size in shape]
-    made: ast.stmt = ast.Assign([target], word(scope, intrinsics.local_array, word_of(scope, dtype), *sizes))
     whole: ast.expr = ast.Slice() if len(shape) == 1 else ast.Tuple([ast.Slice() for _ in shape], ast.Load())
     fill = {"zeros": ast.Constant(0), "ones": ast.Constant(1), "full": given.get("fill_value")}.get(maker)
     places = [_place(at) for at in np.ndindex(shape)] if rows is not None else []
-    stores = [(whole, fill)] if fill is not None else [*zip(places, values, strict=False)]
-    name = load(target.id)
+    return _made(
+        scope, node, target.id, shape, dtype, [(whole, fill)] if fill is not None else [*zip(places, values, strict=False)]
+    )
+
+
+def _made(
+    scope: Scope,
+    node: ast.Assign,
+    target: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[np.generic] | None,
+    stores: Sequence[tuple[ast.expr, ast.expr]],
+) -> LocalArray:
+    sizes = [ast.Constant(size) for size in shape]
+    name = load(target)
     # The values first: the name may have stood for another array.
-    held = [f"_{target.id}{at}" for at in range(len(stores))]
+    held = [f"_{target}{at}" for at in range(len(stores))]
+    like = load(held[0]) if dtype is None else word_of(scope, dtype)
+    made: ast.stmt = ast.Assign(node.targets, word(scope, intrinsics.local_array, like, *sizes))
     before: list[ast.stmt] = [assign(each, copied(value)) for each, (_, value) in zip(held, stores, strict=True)]
     after: list[ast.stmt] = [
         ast.Assign([ast.Subscript(name, place, ast.Store())], load(each)) for each, (place, _) in zip(held, stores, strict=True)
     ]
     statements = [at_place(each, node) for each in (*before, made, *after)]
-    return LocalArray(statements, ArrayType(dtype.name, len(shape), "C", tail=shape))
+    return LocalArray(statements, ArrayType("" if dtype is None else dtype.name, len(shape), "C", tail=shape))
+
+
+def row_values(scope: Scope, unit: ProgramBuilder, node: ast.expr) -> list[ast.expr] | None:
+    """The elements of a row that an expression computes of others, or copies; None of any other expression.
+
+    Raises:
+        TailFound: how many there are will be known when the kernel is compiled for that.
+    """
+    source, ranks = _source(scope, node), dict[ast.expr, int]()
+    if source is node and is_place(scope, node):
+        return None
+    node = source
+    if rank(scope, node, ranks) != 1 or not _computes(scope, node, ranks) or may_change(scope, node):
+        return None
+    lengths = {row_length(scope, unit, each) for each in array_operands(scope, node, ranks)}
+    length = lengths.pop()
+    if lengths or length is None or not 0 < length <= vectors.MOST:
+        return None
+    return [_AtPlace(scope, place).visit(node) for place in range(length)]
+
+
+def _source(scope: Scope, node: ast.expr) -> ast.expr:
+    """What ``node`` is a copy of, where it is one."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=source, attr="copy"), args=[], keywords=[]) if rank(scope, source) == 1:
+            return source
+        case ast.Call(func=func, args=[source], keywords=[]) if known_object(scope, func) is np.copy:
+            return source
+    return node
+
+
+def _computes(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> bool:
+    """Whether an expression is made of rows, numbers, operators and functions of numbers."""
+    if rank(scope, node, ranks) == 0 or is_place(scope, node):
+        return True
+    match node:
+        case ast.BinOp(op=op) if not isinstance(op, ast.MatMult):
+            pass
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert()) | ast.Compare(ops=[_]):
+            pass
+        case ast.Call(func=func, keywords=[]) if is_elementwise(scope, func):
+            pass
+        case _:
+            return False
+    return all(_computes(scope, each, ranks) for each in operands_of(node))
+
+
+class _AtPlace(Elementwise):
+    """One element of a row that an expression computes."""
+
+    def __init__(self, scope: Scope, place: int) -> None:
+        super().__init__(scope)
+        self._place = place
+
+    def _element(self, node: ast.expr) -> ast.expr:
+        return item(node, (self._place,))
+
+    def _number(self, node: ast.expr) -> ast.expr:
+        return copied(node)
 
 
 def _place(at: tuple[int, ...]) -> ast.expr:
@@ -101,12 +187,18 @@ def _place(at: tuple[int, ...]) -> ast.expr:
 def rebound(scope: Scope, nodes: Sequence[ast.AST]) -> set[str]:
     """Names that are bound in more than one place, unless each place makes a new array."""
     assigned = (child for node in nodes for child in nodes_of(node) if isinstance(child, ast.Assign))
-    made = {
-        node.targets[0]
-        for node in assigned
-        if isinstance(node.value, ast.Call) and _maker(known_object(scope, node.value.func)) is not None
-    }
+    made = {node.targets[0] for node in assigned if _makes(scope, node.value)}
     return names_bound_again(nodes, more_than=1) & names_bound_again(nodes, but=made)
+
+
+def _makes(scope: Scope, value: ast.expr) -> bool:
+    """Whether ``value``, if it is an array, is a new one."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, (ast.BinOp, ast.UnaryOp, ast.Compare))
+    if isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
+        return True
+    function = known_object(scope, value.func)
+    return function is np.copy or _maker(function) is not None or is_elementwise(scope, value.func)
 
 
 def word_of(scope: Scope, dtype: np.dtype[np.generic]) -> ast.expr:

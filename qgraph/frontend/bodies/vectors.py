@@ -17,6 +17,7 @@ from typing import Any
 from qgraph.errors import KernelTypeError
 from qgraph.frontend.bodies.array_expressions import array_of
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
+from qgraph.frontend.bodies.local_arrays import row_values
 from qgraph.frontend.bodies.row_elements import (
     item,
     last_axes,
@@ -71,10 +72,15 @@ def makes_vectors(source: SourceFunction, seen: frozenset[object] = frozenset())
     return False
 
 
-def unpacks(source: SourceFunction) -> bool:
-    """Whether a function assigns to several names what is not written as a tuple, which may be a row of an array."""
-    assigned = (node for node in nodes_of(source.tree) if isinstance(node, ast.Assign))
-    return any(isinstance(node.targets[0], ast.Tuple) and not isinstance(node.value, ast.Tuple) for node in assigned)
+def needs_lengths(source: SourceFunction) -> bool:
+    """Whether a function may unpack rows of arrays into names, or give a name to what it computes of rows."""
+    for node in nodes_of(source.tree):
+        match node:
+            case ast.Assign(targets=[ast.Tuple(), *_], value=value) if not isinstance(value, ast.Tuple):
+                return True
+            case ast.Assign(targets=[ast.Name()], value=ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call()):
+                return True
+    return False
 
 
 def may_be_vector(scope: Scope, node: ast.expr) -> bool:
@@ -258,6 +264,9 @@ class VectorResolution(ArrayResolution):
                 starred = any(isinstance(each, ast.Starred) for each in elements)
                 if starred or not axes or isinstance(value, ast.Call) or self.shape(value) is not None:
                     return self._fitting(node), node
+                computed = row_values(self._scope, self._body.unit, value)
+                if computed is not None and len(computed) == count:
+                    return [], at_place(ast.Assign(node.targets, ast.Tuple(computed, ast.Load())), node)
                 parts, checks = row_parts(self._scope, self._body.unit, value, count), list[ast.stmt]()
                 if parts is None:
                     base = taken_apart(self._scope, value)[0]
@@ -288,7 +297,7 @@ class VectorResolution(ArrayResolution):
 
     def _note_arrays(self, node: ast.Assign) -> None:
         super()._note_arrays(node)
-        if not (self.has_vectors or self._scope.asked(unpacks, self._scope.source)):
+        if not (self.has_vectors or self._scope.asked(needs_lengths, self._scope.source)):
             return
         for target, value in (pair for each in node.targets for pair in _pairs(each, node.value)):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
@@ -427,7 +436,7 @@ class VectorResolution(ArrayResolution):
             return given(bound, kind)
         return (
             self._as_row(array_of(self._scope, "", argument), argument)
-            if any(self._scope.asked(question, source) for question in (makes_vectors, unpacks))
+            if any(self._scope.asked(question, source) for question in (makes_vectors, needs_lengths))
             else bound
         )
 

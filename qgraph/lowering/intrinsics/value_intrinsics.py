@@ -233,8 +233,9 @@ def local_array_word(*, heap: bool) -> Intrinsic:
     """The Numba type of ``intrinsics.local_array``, or of ``heap_array``."""
 
     def typer(context: Any, args: tuple[Any, ...]) -> Any:
-        dtype, *sizes = args
-        return context.make_signature(types.Array(dtype.instance_type, len(sizes), "C"), dtype, *sizes)
+        like, *sizes = args
+        dtype = like.instance_type if isinstance(like, types.NumberClass) else plain(like)
+        return context.make_signature(types.Array(dtype, len(sizes), "C"), like, *sizes)
 
     def emit(context: Any, builder: Any, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return _of_constant_shape(context, builder, sig, _on_heap if heap else _on_stack)
