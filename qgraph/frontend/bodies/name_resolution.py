@@ -99,7 +99,7 @@ class _Rewriter(ProgressResolution, VectorResolution):
         return [*self.block(checks), *(result if isinstance(result, list) else [result])] if checks else result
 
     def _assigned(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
-        made = self.made_array(node) or self.array_store(node, node.targets)
+        made = (self.made_array(node) if self.shape(node.value) is None else None) or self.array_store(node, node.targets)
         if made is not None:
             return made
         scalars = [target for target in node.targets if self._stores_scalar(target)]
