@@ -87,8 +87,31 @@ def unpacked(x, y, r):
         r[i] += a - b * c
 
 
+def with_numbers(x, y, r):
+    for i in range(x.shape[0]):
+        d = (x[i] - y[i]) / (1 + np.linalg.norm(x[i] - y[i]))
+        w = np.exp(d - np.max(d))
+        w /= w.sum()
+        e = d - 2 * (d @ w) * w + distance(x[i], y[i])
+        r[i] = e @ w
+
+
+def with_other_arrays(x, y, r):
+    centre = np.mean(x, axis=0)
+    for i in range(x.shape[0]):
+        d = x[i] - centre
+        e = y[i] * WEIGHTS[: x.shape[1]].sum() + d
+        r[i] = d @ e
+
+
+WEIGHTS = np.linspace(0.5, 1.5, 16)
+
+
+PROGRAMS = (distances, distances_by_func, springs, bound_again, copies, masks, with_numbers, with_other_arrays)
+
+
 @pytest.mark.parametrize("extent", [1, 2, 3, 16])
-@pytest.mark.parametrize("function", [distances, distances_by_func, springs, bound_again, copies, masks])
+@pytest.mark.parametrize("function", PROGRAMS)
 def test_as_numpy_has_it(check, function, extent):
     check(function, lambda: (*rows(extent), np.zeros(5)))
 
@@ -111,8 +134,31 @@ def test_of_complex_numbers(check):
     check(of_complex_numbers, lambda: (*rows(3, "complex128"), np.zeros(5, np.complex128)))
 
 
-def test_unpacked(check):
-    check(unpacked, lambda: (*rows(), np.zeros(5)))
+def crossed(x, y, r):
+    for i in range(x.shape[0]):
+        c = np.cross(x[i], y[i] - x[i])
+        r[i] = c @ y[i] + c[0]
+        y[i] = c
+
+
+@pytest.mark.parametrize("function", [unpacked, crossed])
+def test_of_three_numbers(check, function):
+    check(function, lambda: (*rows(), np.zeros(5)))
+
+
+def by_another_array(x, y):
+    shift = y * 2
+    for i in range(x.shape[0]):
+        d = x[i] + shift
+        x[i] = d
+
+
+def test_an_array_of_another_length_is_told(rig):
+    kernel = rig.kernel(by_another_array)
+    rig.compare(kernel, lambda: (rows()[0], np.ones(3)))
+    with pytest.raises(ValueError, match="shift is computed with rows of 3 elements, and has another length"):
+        rig.run(kernel, rows()[0], np.ones(4))
+        qgraph.synchronize()
 
 
 def wrapping(x, y):

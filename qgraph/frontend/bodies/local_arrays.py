@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,11 +31,14 @@ from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import assign, at_place, load, operands_of
 from qgraph.operations import intrinsics, vectors
+from qgraph.operations.table import is_one_of
 from qgraph.records import dataclass
 from qgraph.source import as_written, copied, nodes_of
 
 # What the ``origin`` of such an array begins with; after it, its name.
 _LOCAL = f"{ADDED}local "
+# Elements of the rows that a cross product takes.
+_CROSSED = 3
 # Each thread has so much memory for one of them.
 _MOST_BYTES = 16384
 _PARAMETERS = {
@@ -68,11 +72,12 @@ def local_array(scope: Scope, unit: ProgramBuilder, node: ast.Assign) -> LocalAr
     call, target = node.value, node.targets[0]
     if len(node.targets) != 1 or not isinstance(target, ast.Name):
         return None
-    computed = row_values(scope, unit, call)
+    computed = row_values(scope, unit, call, target.id)
     if computed is not None:
-        places: list[ast.expr] = [*map(ast.Constant, range(len(computed)))]
+        places: list[ast.expr] = [*map(ast.Constant, range(len(computed.elements)))]
         found = element_type(scope, _source(scope, call))
-        return _made(scope, node, target.id, (len(computed),), found, [*zip(places, computed, strict=True)])
+        made = _made(scope, node, target.id, (len(places),), found, [*zip(places, computed.elements, strict=True)])
+        return replace(made, statements=[*(at_place(each, node) for each in computed.before), *made.statements])
     if not isinstance(call, ast.Call):
         return None
     maker = _maker(known_object(scope, call.func))
@@ -120,23 +125,63 @@ def _made(
     return LocalArray(statements, ArrayType("" if dtype is None else dtype.name, len(shape), "C", tail=shape))
 
 
-def row_values(scope: Scope, unit: ProgramBuilder, node: ast.expr) -> list[ast.expr] | None:
-    """The elements of a row that an expression computes of others, or copies; None of any other expression.
+@dataclass(frozen=True, slots=True)
+class RowValues:
+    """The elements of a row that an expression makes, and the statements before them: numbers, and checks of lengths."""
+
+    before: list[ast.stmt]
+    elements: list[ast.expr]
+
+
+def row_values(scope: Scope, unit: ProgramBuilder, node: ast.expr, stem: str) -> RowValues | None:
+    """What an expression computes of short rows, or copies; None of any other expression. Numbers get names with ``stem``.
 
     Raises:
-        TailFound: how many there are will be known when the kernel is compiled for that.
+        TailFound: how many elements there are will be known when the kernel is compiled for that.
     """
-    source, ranks = _source(scope, node), dict[ast.expr, int]()
-    if source is node and is_place(scope, node):
+    source = _source(scope, node)
+    crossed = _crossed(scope, node)
+    if source is node and not crossed and is_place(scope, node):
         return None
-    node = source
-    if rank(scope, node, ranks) != 1 or not _computes(scope, node, ranks) or may_change(scope, node):
+    ranks: dict[ast.expr, int] = {}
+    parts = crossed or [source]
+    if any(rank(scope, each, ranks) != 1 or not _computes(scope, each, ranks) or may_change(scope, each) for each in parts):
         return None
-    lengths = {row_length(scope, unit, each) for each in array_operands(scope, node, ranks)}
-    length = lengths.pop()
-    if lengths or length is None or not 0 < length <= vectors.MOST:
+    lengths = {each: row_length(scope, unit, each) for part in parts for each in array_operands(scope, part, ranks)}
+    known_lengths = {length for length in lengths.values() if length is not None}
+    length = known_lengths.pop() if len(known_lengths) == 1 else 0
+    if not 0 < length <= vectors.MOST or (crossed and length != _CROSSED):
         return None
-    return [_AtPlace(scope, place).visit(node) for place in range(length)]
+    places = [_AtPlace(scope, place, stem) for place in range(length)]
+    for each in places:
+        # A number has one name in all elements.
+        each.numbers, each.names = places[0].numbers, places[0].names
+    columns = [[each.visit(part) for each in places] for part in parts]
+    unknown = (each for each, length in lengths.items() if length is None)
+    before = [*map(assign, places[0].names.values(), places[0].numbers), *(_of_length(scope, each, length) for each in unknown)]
+    return RowValues(before, _cross(*columns) if crossed else columns[0])
+
+
+def _of_length(scope: Scope, node: ast.expr, length: int) -> ast.stmt:
+    text = f"{as_written(node)} is computed with rows of {length} elements, and has another length"
+    error = word(scope, ValueError, ast.Constant(text))
+    wrong = ast.Compare(word(scope, len, node), [ast.NotEq()], [ast.Constant(length)])
+    return at_place(ast.If(wrong, [ast.Raise(error, None)], []), node)
+
+
+def _crossed(scope: Scope, node: ast.expr) -> list[ast.expr]:
+    """The operands of a cross product."""
+    match node:
+        case ast.Call(func=func, args=[_, _], keywords=[]) if known_object(scope, func) is np.cross:
+            return node.args
+    return []
+
+
+def _cross(a: Sequence[ast.expr], b: Sequence[ast.expr]) -> list[ast.expr]:
+    def product(left: int, right: int) -> ast.expr:
+        return ast.BinOp(copied(a[left]), ast.Mult(), copied(b[right]))
+
+    return [ast.BinOp(product(i, j), ast.Sub(), product(j, i)) for i, j in ((1, 2), (2, 0), (0, 1))]
 
 
 def _source(scope: Scope, node: ast.expr) -> ast.expr:
@@ -168,15 +213,23 @@ def _computes(scope: Scope, node: ast.expr, ranks: dict[ast.expr, int]) -> bool:
 class _AtPlace(Elementwise):
     """One element of a row that an expression computes."""
 
-    def __init__(self, scope: Scope, place: int) -> None:
+    def __init__(self, scope: Scope, place: int, stem: str) -> None:
         super().__init__(scope)
-        self._place = place
+        self._place, self._stem = place, stem
+        self.numbers: list[ast.expr] = []
+        # By the node.
+        self.names: dict[ast.expr, str] = {}
 
     def _element(self, node: ast.expr) -> ast.expr:
         return item(node, (self._place,))
 
     def _number(self, node: ast.expr) -> ast.expr:
-        return copied(node)
+        if not any(isinstance(child, ast.Call) for child in nodes_of(node)):
+            return copied(node)
+        if node not in self.names:
+            self.names[node] = f"_{self._stem}_{len(self.numbers)}"
+            self.numbers.append(node)
+        return at_place(load(self.names[node]), node)
 
 
 def _place(at: tuple[int, ...]) -> ast.expr:
@@ -198,7 +251,7 @@ def _makes(scope: Scope, value: ast.expr) -> bool:
     if isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
         return True
     function = known_object(scope, value.func)
-    return function is np.copy or _maker(function) is not None or is_elementwise(scope, value.func)
+    return is_one_of(function, (np.copy, np.cross)) or _maker(function) is not None or is_elementwise(scope, value.func)
 
 
 def word_of(scope: Scope, dtype: np.dtype[np.generic]) -> ast.expr:

@@ -264,9 +264,9 @@ class VectorResolution(ArrayResolution):
                 starred = any(isinstance(each, ast.Starred) for each in elements)
                 if starred or not axes or isinstance(value, ast.Call) or self.shape(value) is not None:
                     return self._fitting(node), node
-                computed = row_values(self._scope, self._body.unit, value)
-                if computed is not None and len(computed) == count:
-                    return [], at_place(ast.Assign(node.targets, ast.Tuple(computed, ast.Load())), node)
+                computed = row_values(self._scope, self._body.unit, value, "row")
+                if computed is not None and len(computed.elements) == count and not computed.before:
+                    return [], at_place(ast.Assign(node.targets, ast.Tuple(computed.elements, ast.Load())), node)
                 parts, checks = row_parts(self._scope, self._body.unit, value, count), list[ast.stmt]()
                 if parts is None:
                     base = taken_apart(self._scope, value)[0]

@@ -7,7 +7,7 @@ import ast
 import numpy as np
 
 from qgraph import language
-from qgraph.frontend.inference.ranks import is_ellipsis, known, known_object, rank
+from qgraph.frontend.inference.ranks import is_ellipsis, known, known_object, rank, reduction
 from qgraph.frontend.names.bindings import BoundFunc, LeafRef, ViewRef
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.syntax.parse import SourceFunction
@@ -127,6 +127,8 @@ def _changes(scope: Scope, node: ast.Call) -> bool:
     function = bound.function if isinstance(bound, BoundFunc) else known_object(scope, node.func)
     if isinstance(function, Func):
         return scope.asked(_func_changes, function.source)
+    if reduction(scope, node):
+        return False
     takes_arrays = any(rank(scope, argument) for argument in node.args)
     return is_one_of(function, language.ATOMICS) or (takes_arrays and not operation(function).pure)
 
