@@ -146,6 +146,43 @@ def test_of_three_numbers(check, function):
     check(function, lambda: (*rows(), np.zeros(5)))
 
 
+def grid_cells(x, y, r):
+    for i in range(x.shape[0]):
+        base = (x[i] * 2 - 0.5).astype(np.int32)
+        rest = x[i] * 2 - base
+        wide = y[i].astype(float)
+        r[i] = base[0] * 100 + base[1] * 10 + rest[2] + wide.sum()
+        y[i] = base % 3
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
+def test_conversions(check, dtype):
+    check(grid_cells, lambda: (*rows(3, dtype), np.zeros(5, dtype)))
+
+
+def rotated(turns, x, y):
+    for i in range(x.shape[0]):
+        p = turns[i] @ x[i]
+        q = turns[i] @ (x[i] + p.sum())
+        y[i] = turns[i] @ (q[0] * x[i])
+        y[i, 0] += p[0]
+
+
+def rotated_in_place(turns, x):
+    for i in range(x.shape[0]):
+        x[i] = turns[i] @ x[i]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (5, 1)])
+def test_matrices_times_rows(check, shape, dtype):
+    rng = np.random.default_rng(1)
+    turns, x = ((8 * rng.random((5, *each))).astype(dtype) for each in (shape, shape[1:]))
+    check(rotated, lambda: (turns.copy(), x.copy(), np.zeros((5, shape[0]), dtype)))
+    if shape[0] == shape[1]:
+        check(rotated_in_place, lambda: (turns.copy(), x.copy()))
+
+
 def by_another_array(x, y):
     shift = y * 2
     for i in range(x.shape[0]):
@@ -202,6 +239,8 @@ def of_two_lengths(x, y):
         (shifted, (*rows(), np.zeros(1, np.int64))),
         (of_two_lengths, (rows(3)[0], rows(1)[0])),
         (of_two_lengths, rows(17)),
+        (rotated_in_place, (np.zeros((5, 3, 4)), np.zeros((5, 3)))),
+        (rotated_in_place, (np.zeros((5, 17, 17)), np.zeros((5, 17)))),
     ],
 )
 def test_what_is_no_such_array_is_refused(rig, function, arguments):

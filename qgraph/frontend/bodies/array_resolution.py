@@ -27,7 +27,7 @@ from qgraph.frontend.names.scope import Scope
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import FAULTS
 from qgraph.ir.program import SLOTS
-from qgraph.ir.trees import operands_of
+from qgraph.ir.trees import load, operands_of, stored
 from qgraph.language import Func
 from qgraph.operations.table import operation
 from qgraph.source import as_written, copied, nodes_of
@@ -165,6 +165,16 @@ class ArrayResolution(ValueResolution):
 
     def made_array(self, node: ast.Assign) -> list[ast.stmt] | None:
         """What stands for a statement that makes an array for the iteration; None for any other."""
+        match node:
+            case ast.Assign(targets=[ast.Subscript()], value=ast.BinOp(op=ast.MatMult(), left=left)) if (
+                rank(self._scope, left) == 2
+            ):
+                # What is assigned may be read for other elements.
+                name = f"_product{node.lineno}_{node.col_offset}"
+                self._scope.names[name] = Private(self._body.unit.local_name(name))
+                first = at(ast.Assign([stored(name)], node.value), node)
+                before = self.made_array(first)
+                return before and [*before, *self.block([at(ast.Assign(node.targets, load(name)), node)])]
         made = local_array(self._scope, self._body.unit, node)
         if made is None:
             return None

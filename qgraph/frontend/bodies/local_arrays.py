@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bodies.row_elements import item, row_length
+from qgraph.frontend.bodies.row_elements import item, last_axes, row_length
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, array_operands
@@ -27,7 +27,7 @@ from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.written_arrays import WrittenArray, written_out
-from qgraph.ir.argument_types import ArrayType
+from qgraph.ir.argument_types import ArrayType, TailFound
 from qgraph.ir.slots import SCALAR_DTYPES
 from qgraph.ir.trees import assign, at_place, load, operands_of
 from qgraph.operations import intrinsics, vectors
@@ -75,7 +75,8 @@ def local_array(scope: Scope, unit: ProgramBuilder, node: ast.Assign) -> LocalAr
     computed = row_values(scope, unit, call, target.id)
     if computed is not None:
         places: list[ast.expr] = [*map(ast.Constant, range(len(computed.elements)))]
-        found = element_type(scope, _source(scope, call))
+        converted = _converted(scope, call)
+        found = element_type(scope, _source(scope, call)) if converted is None else converted[1]
         made = _made(scope, node, target.id, (len(places),), found, [*zip(places, computed.elements, strict=True)])
         return replace(made, statements=[*(at_place(each, node) for each in computed.before), *made.statements])
     if not isinstance(call, ast.Call):
@@ -139,27 +140,62 @@ def row_values(scope: Scope, unit: ProgramBuilder, node: ast.expr, stem: str) ->
     Raises:
         TailFound: how many elements there are will be known when the kernel is compiled for that.
     """
+    if (converted := _converted(scope, node)) is not None:
+        source, dtype = converted
+        found = _computed(scope, unit, [source], stem)
+        return found and replace(found, elements=[word(scope, dtype.type, each) for each in found.elements])
+    if crossed := _crossed(scope, node):
+        found = _computed(scope, unit, crossed, stem, length=_CROSSED)
+        return found and replace(found, elements=_cross(found.elements[:_CROSSED], found.elements[_CROSSED:]))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return _product(scope, unit, node)
     source = _source(scope, node)
-    crossed = _crossed(scope, node)
-    if source is node and not crossed and is_place(scope, node):
-        return None
+    return None if source is node and is_place(scope, node) else _computed(scope, unit, [source], stem)
+
+
+def _computed(scope: Scope, unit: ProgramBuilder, parts: list[ast.expr], stem: str, length: int = 0) -> RowValues | None:
+    """The elements of rows of one ``length``, which must be that where it is given, one row behind the other."""
     ranks: dict[ast.expr, int] = {}
-    parts = crossed or [source]
     if any(rank(scope, each, ranks) != 1 or not _computes(scope, each, ranks) or may_change(scope, each) for each in parts):
         return None
     lengths = {each: row_length(scope, unit, each) for part in parts for each in array_operands(scope, part, ranks)}
-    known_lengths = {length for length in lengths.values() if length is not None}
-    length = known_lengths.pop() if len(known_lengths) == 1 else 0
-    if not 0 < length <= vectors.MOST or (crossed and length != _CROSSED):
+    known_lengths = {each for each in lengths.values() if each is not None}
+    found = known_lengths.pop() if len(known_lengths) == 1 else 0
+    if not 0 < found <= vectors.MOST or found != (length or found):
         return None
-    places = [_AtPlace(scope, place, stem) for place in range(length)]
+    places = [_AtPlace(scope, place, stem) for place in range(found)]
     for each in places:
         # A number has one name in all elements.
         each.numbers, each.names = places[0].numbers, places[0].names
-    columns = [[each.visit(part) for each in places] for part in parts]
+    elements = [each.visit(part) for part in parts for each in places]
     unknown = (each for each, length in lengths.items() if length is None)
-    before = [*map(assign, places[0].names.values(), places[0].numbers), *(_of_length(scope, each, length) for each in unknown)]
-    return RowValues(before, _cross(*columns) if crossed else columns[0])
+    numbers = map(assign, places[0].names.values(), places[0].numbers)
+    return RowValues([*numbers, *(_of_length(scope, each, found) for each in unknown)], elements)
+
+
+def _product(scope: Scope, unit: ProgramBuilder, node: ast.BinOp) -> RowValues | None:
+    """A matrix of an array times a row, one dot product for each row of the matrix."""
+    left, right, ranks = node.left, node.right, dict[ast.expr, int]()
+    found = last_axes(scope, unit, left) if (rank(scope, left), rank(scope, right, ranks)) == (2, 1) else None
+    # A sum of booleans is another one.
+    if found is None or not is_place(scope, left) or element_type(scope, left) == np.bool_:
+        return None
+    if not _computes(scope, right, ranks) or may_change(scope, node):
+        return None
+    if len(found.tail) < 2 and found.path:
+        raise TailFound(found.path, 2)
+    lengths = {row_length(scope, unit, each) for each in array_operands(scope, right, ranks)}
+    if len(found.tail) < 2 or lengths != {found.tail[-1]} or max(found.tail[-2:]) > vectors.MOST:
+        return None
+    return RowValues([], [word(scope, np.dot, item(left, (k,)), right) for k in range(found.tail[-2])])
+
+
+def _converted(scope: Scope, node: ast.expr) -> tuple[ast.expr, np.dtype[np.generic]] | None:
+    """What ``node`` converts, and to which type, where it is ``x.astype(...)`` of what is computed."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=source, attr="astype"), args=[to], keywords=[]) if rank(scope, source) == 1:
+            return source, _dtype(scope, node, to, [])
+    return None
 
 
 def _of_length(scope: Scope, node: ast.expr, length: int) -> ast.stmt:
@@ -248,7 +284,7 @@ def _makes(scope: Scope, value: ast.expr) -> bool:
     """Whether ``value``, if it is an array, is a new one."""
     if not isinstance(value, ast.Call):
         return isinstance(value, (ast.BinOp, ast.UnaryOp, ast.Compare))
-    if isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
+    if isinstance(value.func, ast.Attribute) and value.func.attr in ("copy", "astype"):
         return True
     function = known_object(scope, value.func)
     return is_one_of(function, (np.copy, np.cross)) or _maker(function) is not None or is_elementwise(scope, value.func)
