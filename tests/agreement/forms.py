@@ -121,8 +121,7 @@ REFUSED = [
     *expressions("np.dot(c, x)[0]", kinds="", refusal="`np.dot(c, x)` is a new array"),
     *statements("a[i, c[i] == x] = 0", kinds="", refusal="the index `c[i] == x` is no integer and no slice"),
     *statements("a[i][c[i] == x] = x[0]", kinds="", refusal="the index `c[i] == x` is no integer and no slice"),
-    *statements("t = c[i] * x; a[i, 0] = t[0]", kinds="", refusal="`c[i] * x` is a new array"),
-    *statements("t = c[i].copy(); a[i, 0] = t[0]", kinds="", refusal="`c[i].copy()` is a new array"),
+    *statements("t = c[i, 1:] * x[1:]; a[i, 0] = t[0]", kinds="", refusal="`c[i, 1:] * x[1:]` is a new array"),
     *statements("a[i], b[i] = b[i], a[i]", kinds="", refusal="`a[i]` is assigned together with others"),
     *statements(
         "a[i, 1:-1] = a[i, 2:] * a[i, :-2]", kinds="", refusal="which is assigned, may be parts of one array that overlap"
@@ -199,13 +198,23 @@ MADE = statements(
     "t = np.array([c[i, 0], x[1]]); a[i, 0] = t[1]; a[i, 1:3] = t",
     "t = np.ones((2, 2), dtype=a.dtype); t[0] = x[:2]; a[i, 1:3] = t.T[1]",
     "t = np.empty((2, 3)); t[1, 2] = i; a[i, 3] = t[1, 2]",
+    "a[i, 0] = [1, 2][0]",
+    "t = c[i].copy(); t[1:] = t[:-1]; a[i] = t",
+    "t = c[i] == x; a[i, 0] = t[1]; a[i, 1] = np.sum(t)",
+    "t = np.where(c[i] == x, x, c[i]); a[i] = t; t = np.copy(x); a[i, 1] = t[2]",
+)
+MADE += statements(
+    "t = c[i] + x; a[i, 0] = t[0]; t = t * x - c[i]; a[i, 1:] = t[1:]",
+    "t = c[i] * 2 + x[1]; a[i] = t; a[i, 1] = np.max(t)",
+    "t = np.maximum(c[i], x) // 3; a[i] = t % 4",
+    kinds="iuf",
 )
 MADE += [
     *statements("t = np.zeros(c.shape[1]); a[i, 0] = t[0]", kinds="", refusal="of a loop whose shape is no constant"),
     *statements("t = np.zeros(100000); a[i, 0] = t[0]", kinds="", refusal="takes more than 16384 bytes"),
     *statements("t = np.array(c[i]); a[i, 0] = t[0]", kinds="", refusal="in an iteration of a loop of what is not written out"),
     *statements("t = np.arange(3); a[i, 0] = t[0]", kinds="", refusal="`np.arange(3)` is a new array"),
-    *statements("a[i, 0] = [1, 2][0]", kinds="", refusal="a list cannot be used in a kernel"),
+    *statements("t = [1, 2]; a[i, 0] = t[0]", kinds="", refusal="a list cannot be used in a kernel"),
 ]
 
 FORMS = (*REDUCTIONS, *STORES, *UPDATES, *NUMBERS, *MADE, *REFUSED)
