@@ -156,3 +156,35 @@ def of_rows(starts, values, y):
             assert values[p] >= 0
             s += values[p]
         y[i] = s
+
+
+def returns_behind(x, n):
+    s = 0
+    for i in range(x.shape[0]):
+        s += x[i]
+    raise NotImplementedError("sum")
+    return s, n > 0
+
+
+def computes_behind(x, n):
+    y = x + 1
+    if not False:
+        raise ValueError("no")
+    s = n * 2.5
+    k = 0
+    while k < s:
+        y[:] += s
+        k += 1
+    return y, k, s
+
+
+def never_ends_well(x, n):
+    k = 0
+    while k < n:
+        x[:] += 1
+        k += 1
+    if k > 2:
+        raise ValueError("long")
+    else:
+        raise ArithmeticError("short")
+    return k

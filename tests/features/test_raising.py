@@ -164,3 +164,11 @@ def test_ptx(options):
     assert text.count("atom.global.cas.b64") >= 1
     # Code that can fail is there once for each place where it stands, and no function is called.
     assert "call" not in text
+
+
+@pytest.mark.parametrize("options", [{}, {"fuse": True}])
+def test_what_stands_behind_a_raise_that_nothing_passes_needs_no_type(rig, options):
+    raises(rig, kernels.returns_behind, arange(), 3, **options)
+    raises(rig, kernels.computes_behind, arange(), 3, **options)
+    for n in (1, 4):
+        raises(rig, kernels.never_ends_well, arange(), n, **options)
