@@ -188,3 +188,42 @@ def never_ends_well(x, n):
     else:
         raise ArithmeticError("short")
     return k
+
+
+def of_no_kind(x, kind):
+    if kind == 0:
+        factor = 2.0
+    elif kind == 1:
+        return 3.0
+    else:
+        assert False, "no such kind"
+    for i in range(x.shape[0]):
+        if x[i] > 0:
+            t = factor
+        else:
+            assert False
+        x[i] *= t
+    if kind < 5:
+        return factor
+    assert False
+
+
+@qgraph.func
+def chosen(kind):
+    if kind == 0:
+        return 2.0
+    elif kind == 1:
+        return 3.0
+    assert False, "no such kind"
+
+
+def choosing(x, kind):
+    if kind == 0:
+        weight = 0.5
+    elif kind == 1:
+        weight = 0.25
+    else:
+        assert False, "no weight"
+    for i in range(x.shape[0]):
+        x[i] += weight * chosen(kind)
+    return chosen(kind)
