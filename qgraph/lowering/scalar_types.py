@@ -67,6 +67,8 @@ class NotedTypes:
         self._spans: dict[str, Span] = {}
         # Of the task at hand, the types of scalars that it went by.
         self._seen: dict[str, Any] = {}
+        # Scalars to which nothing that can be reached has assigned yet: behind a `raise`, Numba types nothing.
+        self._unreached: set[str] = set()
         self._leaves = {leaf.name: leaf.type for leaf in program.arrays_and_scalars}
         self._float_type = program.float_type
 
@@ -82,6 +84,10 @@ class NotedTypes:
         }
         function, types = self.function(task, {**task.names, **recorders})
         cpu.infer(function, types, float_type=self._float_type)
+        for slot in assigned_slots(task):
+            if _unknown(slot) and slot.name not in self.types:
+                self.types[slot.name] = cpu.dtype_type("int64")
+                self._unreached.add(slot.name)
         return self._seen
 
     def function(self, task: Task, names: Mapping[str, object]) -> tuple[Function, list[Any]]:
@@ -162,7 +168,8 @@ class NotedTypes:
         return note
 
     def _note(self, slot: Slot, item: Any, span: Span) -> None:
-        before = self.types.get(slot.name)
+        before = None if slot.name in self._unreached else self.types.get(slot.name)
+        self._unreached.discard(slot.name)
         try:
             self.types[slot.name] = item if before is None else join(before, item)
         except NumberError as error:

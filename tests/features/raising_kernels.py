@@ -156,3 +156,74 @@ def of_rows(starts, values, y):
             assert values[p] >= 0
             s += values[p]
         y[i] = s
+
+
+def returns_behind(x, n):
+    s = 0
+    for i in range(x.shape[0]):
+        s += x[i]
+    raise NotImplementedError("sum")
+    return s, n > 0
+
+
+def computes_behind(x, n):
+    y = x + 1
+    if not False:
+        raise ValueError("no")
+    s = n * 2.5
+    k = 0
+    while k < s:
+        y[:] += s
+        k += 1
+    return y, k, s
+
+
+def never_ends_well(x, n):
+    k = 0
+    while k < n:
+        x[:] += 1
+        k += 1
+    if k > 2:
+        raise ValueError("long")
+    else:
+        raise ArithmeticError("short")
+    return k
+
+
+def of_no_kind(x, kind):
+    if kind == 0:
+        factor = 2.0
+    elif kind == 1:
+        return 3.0
+    else:
+        assert False, "no such kind"
+    for i in range(x.shape[0]):
+        if x[i] > 0:
+            t = factor
+        else:
+            assert False
+        x[i] *= t
+    if kind < 5:
+        return factor
+    assert False
+
+
+@qgraph.func
+def chosen(kind):
+    if kind == 0:
+        return 2.0
+    elif kind == 1:
+        return 3.0
+    assert False, "no such kind"
+
+
+def choosing(x, kind):
+    if kind == 0:
+        weight = 0.5
+    elif kind == 1:
+        weight = 0.25
+    else:
+        assert False, "no weight"
+    for i in range(x.shape[0]):
+        x[i] += weight * chosen(kind)
+    return chosen(kind)

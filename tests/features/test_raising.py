@@ -164,3 +164,20 @@ def test_ptx(options):
     assert text.count("atom.global.cas.b64") >= 1
     # Code that can fail is there once for each place where it stands, and no function is called.
     assert "call" not in text
+
+
+@pytest.mark.parametrize("options", [{}, {"fuse": True}])
+def test_what_stands_behind_a_raise_that_nothing_passes_needs_no_type(rig, options):
+    raises(rig, kernels.returns_behind, arange(), 3, **options)
+    raises(rig, kernels.computes_behind, arange(), 3, **options)
+    for n in (1, 4):
+        raises(rig, kernels.never_ends_well, arange(), n, **options)
+
+
+def test_nothing_passes_an_assertion_of_a_false_constant(rig):
+    for kind in (0, 1):
+        rig.check(kernels.of_no_kind, lambda kind=kind: (arange() + 1, kind), noop=kind == 1)
+        rig.check(kernels.choosing, lambda kind=kind: (arange(), kind))
+    raises(rig, kernels.of_no_kind, arange() + 1, 2)
+    raises(rig, kernels.of_no_kind, arange(), 0)
+    raises(rig, kernels.choosing, arange(), 2)

@@ -38,7 +38,7 @@ from qgraph.frontend.names.call_binding import (
     refuse_recursion,
     without_docstring,
 )
-from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.definite_assignment import always_fails, names_assigned
 from qgraph.frontend.names.foreign_calls import by_position, give_defaults, one_limit, refuse_callee
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
@@ -270,7 +270,8 @@ class _Rewriter(ProgressResolution, VectorResolution):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
-        return self.visit_If(as_branch(self._scope, node))
+        branch = as_branch(self._scope, node)
+        return self.block(branch.body) if always_fails(node) else self.visit_If(branch)
 
     def visit_Raise(self, node: ast.Raise) -> list[ast.stmt]:
         """Note the fault, and leave the iteration."""

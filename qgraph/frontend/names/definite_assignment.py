@@ -188,6 +188,11 @@ def matches_all(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
+def always_fails(node: ast.stmt) -> bool:
+    """Whether ``node`` is `assert False`, or of another constant, which nothing passes."""
+    return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value
+
+
 class _Flow:
     """Forward data-flow analysis over statements: the set of names that are definitely assigned."""
 
@@ -246,6 +251,10 @@ class _Flow:
         return None
 
     visit_Raise = visit_Return
+
+    def visit_Assert(self, node: ast.Assert, state: frozenset[str]) -> State:
+        after = self.children(node, state)
+        return None if always_fails(node) else after
 
     def visit_Assign(self, node: ast.Assign, state: frozenset[str]) -> State:
         state = self.expression(node.value, state)

@@ -13,7 +13,7 @@ from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known_object, rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
-from qgraph.frontend.names.definite_assignment import matches_all
+from qgraph.frontend.names.definite_assignment import always_fails, matches_all
 from qgraph.frontend.names.foreign_calls import fields_of, given_fields
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
@@ -333,6 +333,8 @@ def _passes(node: ast.stmt) -> bool:
     match node:
         case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
             return False
+        case ast.Assert():
+            return not always_fails(node)
         case ast.If():
             return falls_through(node.body) or falls_through(node.orelse)
         case ast.Match():
@@ -381,4 +383,4 @@ def _always(statements: Sequence[ast.stmt]) -> bool:
     last = statements[-1]
     if isinstance(last, ast.If):
         return _always(last.body) and _always(last.orelse)
-    return isinstance(last, ast.Return | ast.Raise)
+    return isinstance(last, ast.Return | ast.Raise) or always_fails(last)

@@ -7,12 +7,12 @@ behind an iteration (combining reductions, deciding a loop) still happens, and t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from qgraph.ir.faults import FAULTS, KEY, KEY_BITS, EarlyExits
 from qgraph.ir.functions import Function, function_tree
-from qgraph.ir.program import NUMBER, SLOTS, Axis, Branch, Effects, Loop, Program, Statement, Task
+from qgraph.ir.program import NUMBER, SLOTS, Axis, Branch, Cast, Effects, Loop, Program, Statement, Task
 from qgraph.ir.rewrite import with_tasks
 from qgraph.lowering.codegen.generated_names import place_at, walk
 from qgraph.lowering.codegen.task_codegen import called_name
@@ -115,11 +115,19 @@ class _Guarded:
         otherwise: list[ast.expr] = [_load(name) if name in live else ast.Constant(0) for name in names]
         # Under a condition, though it is true: the compiler types what is returned by a `return` that it can reach.
         body = [ast.If(self._failed(ast.GtE()), _Continue(result).block(copied(list(task.body))), []), ast.Return(result)]
+        body = [*self._zeros(live), *body]
         inside = {*live, *(axis.variable for axis in task.axes), *(each.local for each in task.selections)}
         inside |= {NUMBER, task.index_tuple}
         call = self._attempt(body, ast.Tuple(otherwise, ast.Load()) if names else ast.Constant(0), inside)
         target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
         return ast.Assign([target], call) if names else ast.Expr(call)
+
+    def _zeros(self, live: set[str]) -> Iterator[ast.stmt]:
+        """Values of results that have none yet: behind a `raise` that nothing passes the compiler sees no assignment."""
+        casts = {each.slot.name: word for word, each in self._task.names.items() if isinstance(each, Cast) and each.slot}
+        for name, slot in self._task.results:
+            if name not in live and slot.name in casts:
+                yield ast.Assign([ast.Name(name, ast.Store())], ast.Call(_load(casts[slot.name]), [ast.Constant(0)], []))
 
     def _valued(self, statement: ast.stmt) -> ast.stmt:
         """An assignment, or the decision of a loop or branch, of what is attempted: 0 where that fails."""
