@@ -87,13 +87,9 @@ _WHY = {
     ("profile_sums", "dormand_prince", ""): "as of channel_flow",
     ("profile_sums", "fdtd", ""): "as of channel_flow",
     ("profile_sums", "jacobi", ""): "as of channel_flow",
-    ("overlapped_tiles", "jacobi, 2048", ""): (
-        "elements went through shared memory to their threads and back; they are loaded and stored as vectors since, and this "
-        "was not run again. At 4096 and 8192 the C is behind"
-    ),
     ("overlapped_tiles", "averaged, 256", ""): (
-        "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, with up to four, whose "
-        "halo costs more where there are few tiles, of 64 planes then and of 52 since. That this is all is a guess"
+        "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, of 52 planes and up to four "
+        "sweeps, whose halo costs more where there are few tiles: with more warps a block, registers are spilled"
     ),
     ("overlapped_tiles_cpu", "", ""): (
         "one sweep a pass has 43 GB/s of this machine's memory for its two cores (jacobi, float32: 134 MB in 3119 us), and "
