@@ -88,8 +88,8 @@ _WHY = {
     ("profile_sums", "fdtd", ""): "as of channel_flow",
     ("profile_sums", "jacobi", ""): "as of channel_flow",
     ("overlapped_tiles", "averaged, 256", ""): (
-        "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, of 52 planes and up to four "
-        "sweeps, whose halo costs more where there are few tiles: with more warps a block, registers are spilled"
+        "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, of 52 planes and up to "
+        "four sweeps, whose halo costs more where there are few tiles: with more warps a block, registers are spilled"
     ),
     ("overlapped_tiles_cpu", "", ""): (
         "one sweep a pass has 43 GB/s of this machine's memory for its two cores (jacobi, float32: 134 MB in 3119 us), and "
