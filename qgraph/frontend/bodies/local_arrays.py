@@ -33,7 +33,7 @@ from qgraph.ir.trees import assign, at_place, load, operands_of
 from qgraph.operations import intrinsics, vectors
 from qgraph.operations.table import is_one_of
 from qgraph.records import dataclass
-from qgraph.source import as_written, copied, nodes_of
+from qgraph.source import as_written, copied, nodes_of, standing_for
 
 # What the ``origin`` of such an array begins with; after it, its name.
 _LOCAL = f"{ADDED}local "
@@ -265,7 +265,7 @@ class _AtPlace(Elementwise):
         if node not in self.names:
             self.names[node] = f"_{self._stem}_{len(self.numbers)}"
             self.numbers.append(node)
-        return at_place(load(self.names[node]), node)
+        return at_place(standing_for(load(self.names[node]), node), node)
 
 
 def _place(at: tuple[int, ...]) -> ast.expr:
