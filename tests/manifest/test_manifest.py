@@ -103,3 +103,9 @@ def test_processes_agree(tmp_path):
     alone, spread = (command.collect([str(tmp_path / "test_kernels.py")], jobs) for jobs in ("0", "2"))
     assert sorted(each["entry"]["kernel"] for each in alone) == ["scale", "total"]
     assert sorted(map(str, alone)) == sorted(map(str, spread))
+
+
+def test_a_process_that_ends_is_noticed(tmp_path, capfd):
+    (tmp_path / "test_kernels.py").write_text(f"{KERNELS}\ndef test_that_ends_it():\n    __import__('os')._exit(1)\n")
+    assert command.collect([str(tmp_path / "test_kernels.py")], "2") is None
+    assert "node down" in capfd.readouterr().err
