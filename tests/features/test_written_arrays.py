@@ -186,6 +186,15 @@ def test_a_tuple_of_another_length_is_told(rig, function, extent):
         qgraph.synchronize()
 
 
+@pytest.mark.needs("compiler")
+def test_a_tuple_of_known_length_is_not_checked():
+    plans = [
+        str(qgraph.kernel(backend="cuda")(function).ptx(np.zeros((4, 2)), np.zeros(4)))
+        for function in (tuple_of_a_func, tuple_by_name)
+    ]
+    assert len(plans[0]) < len(plans[1]) / 2
+
+
 # --- lists that no name holds ----------------------------------------------------------------------------------------------
 
 

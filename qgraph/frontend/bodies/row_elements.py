@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.inference.indexing import bounds_of, is_whole, word
-from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, rank
-from qgraph.frontend.inference.stores import may_change, refuse_changes
+from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, known_object, may_be_tuple, rank
+from qgraph.frontend.inference.stores import is_slice, may_change, refuse_changes
 from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
 from qgraph.ir.trees import assign, at_place, load, parts_of
+from qgraph.language import Func
 from qgraph.operations import intrinsics
 from qgraph.operations.vectors import Shape
 from qgraph.records import dataclass
@@ -111,7 +112,43 @@ def row_length(scope: Scope, unit: ProgramBuilder, node: ast.expr) -> int | None
     return found.tail[-1] if found is not None and found.tail else None
 
 
-def length_check(scope: Scope, target: ast.expr, value: ast.expr) -> ast.stmt:
+def tuple_length(scope: Scope, node: ast.expr) -> int | None:
+    """How many parts a tuple has, where that is written: there, or behind each `return` of a func."""
+    match node:
+        case ast.Tuple(elts=elements) if not any(isinstance(each, ast.Starred) for each in elements):
+            return len(elements)
+        case ast.IfExp(body=body, orelse=orelse):
+            both = {tuple_length(scope, body), tuple_length(scope, orelse)}
+            return both.pop() if len(both) == 1 else None
+        case ast.Call(func=func) if isinstance(function := known_object(scope, func), Func):
+            returned = [each.value for each in nodes_of(function.source.tree) if isinstance(each, ast.Return)]
+            found = {tuple_length(scope, each) if isinstance(each, ast.Tuple) else None for each in returned}
+            return found.pop() if len(found) == 1 else None
+    return None
+
+
+def length_checks(scope: Scope, unit: ProgramBuilder, node: ast.Assign) -> list[ast.stmt]:
+    """Checks of tuples that ``node`` may assign to rows; one that is written out is stored number by number."""
+    if isinstance(node.value, ast.Tuple) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+        return []
+    pairs = [pair for each in node.targets for pair in assigned_pairs(each, node.value)]
+    rows = [(target, value) for target, value in pairs if is_slice(scope, target) and rank(scope, target) == 1]
+    tuples = [(row, value) for row, value in rows if not rank(scope, value) and may_be_tuple(scope, value)]
+    counts = [tuple_length(scope, value) for _, value in tuples]
+    fits = [count is not None and count == row_length(scope, unit, row) for count, (row, _) in zip(counts, tuples, strict=True)]
+    return [_length_check(scope, *pair) for pair, sure in zip(tuples, fits, strict=True) if not sure]
+
+
+def assigned_pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target and its value, of tuples of targets, too, as far as that is written."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for each, part in zip(target.elts, value.elts, strict=True):
+            yield from assigned_pairs(each, part)
+    else:
+        yield target, value
+
+
+def _length_check(scope: Scope, target: ast.expr, value: ast.expr) -> ast.stmt:
     """The check that a tuple, if ``value`` is one, has as many parts as ``target``, a part of an array, has elements.
 
     Raises:

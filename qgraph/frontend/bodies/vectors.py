@@ -10,7 +10,7 @@ import ast
 import functools
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,10 @@ from qgraph.frontend.bodies.array_expressions import array_of
 from qgraph.frontend.bodies.array_resolution import ArrayResolution
 from qgraph.frontend.bodies.local_arrays import row_values
 from qgraph.frontend.bodies.row_elements import (
+    assigned_pairs,
     item,
     last_axes,
-    length_check,
+    length_checks,
     parts_of_row,
     places_of_rows,
     row_parts,
@@ -43,7 +44,7 @@ from qgraph.frontend.desugar.augmented_assignment import as_assignment
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, rank
-from qgraph.frontend.inference.stores import called_in, is_slice, refuse_changes
+from qgraph.frontend.inference.stores import called_in, refuse_changes
 from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, Private, StructRef, Value
 from qgraph.frontend.names.foreign_calls import fields_of
 from qgraph.frontend.names.scope import Scope
@@ -263,7 +264,7 @@ class VectorResolution(ArrayResolution):
                 axes, count = rank(self._scope, value), len(elements)
                 starred = any(isinstance(each, ast.Starred) for each in elements)
                 if starred or not axes or isinstance(value, ast.Call) or self.shape(value) is not None:
-                    return self._fitting(node), node
+                    return length_checks(self._scope, self._body.unit, node), node
                 computed = row_values(self._scope, self._body.unit, value, "row")
                 if computed is not None and len(computed.elements) == count and not computed.before:
                     return [], at_place(ast.Assign(node.targets, ast.Tuple(computed.elements, ast.Load())), node)
@@ -278,15 +279,7 @@ class VectorResolution(ArrayResolution):
                     elements_of = ast.Tuple(parts or parts_of_row(value, count), ast.Load())
                     node = at_place(ast.Assign(node.targets, elements_of), node)
                 return checks, node
-        return self._fitting(node), node
-
-    def _fitting(self, node: ast.Assign) -> list[ast.stmt]:
-        """Checks of tuples that ``node`` may assign to rows; one that is written out is stored number by number."""
-        if isinstance(node.value, ast.Tuple) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
-            return []
-        scope, pairs = self._scope, [pair for each in node.targets for pair in _pairs(each, node.value)]
-        rows = [(target, value) for target, value in pairs if is_slice(scope, target) and rank(scope, target) == 1]
-        return [length_check(scope, *row) for row in rows if not rank(scope, row[1]) and may_be_tuple(scope, row[1])]
+        return length_checks(self._scope, self._body.unit, node), node
 
     def _as_row(self, bound: Private, node: ast.expr) -> Private:
         """``bound``, which is ``node``, with what is known of its last axes."""
@@ -299,7 +292,7 @@ class VectorResolution(ArrayResolution):
         super()._note_arrays(node)
         if not (self.has_vectors or self._scope.asked(needs_lengths, self._scope.source)):
             return
-        for target, value in (pair for each in node.targets for pair in _pairs(each, node.value)):
+        for target, value in (pair for each in node.targets for pair in assigned_pairs(each, node.value)):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
             if isinstance(target, ast.Name) and isinstance(bound, Private) and target.id not in self.rebound:
                 self._scope.names[target.id] = self._as_row(bound, value)
@@ -387,7 +380,7 @@ class VectorResolution(ArrayResolution):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and self.shape(node.target) is not None:
             return self._statements(as_assignment(node))
-        pairs = [pair for target in targets for pair in _pairs(target, node.value)]
+        pairs = [pair for target in targets for pair in assigned_pairs(target, node.value)]
         shapes = [self.shape(value) for _, value in pairs]
         self._refuse_rows(pairs)
         if not any(shapes):
@@ -421,7 +414,7 @@ class VectorResolution(ArrayResolution):
 
     def vectors_in(self, node: ast.Assign) -> dict[str, Private]:
         """What names stand for after an assignment: vectors, and what was one before."""
-        pairs = [pair for each in node.targets for pair in _pairs(each, node.value)]
+        pairs = [pair for each in node.targets for pair in assigned_pairs(each, node.value)]
         found: dict[str, Private] = {}
         for target, kind in itertools.chain.from_iterable(unpacked(place, self.kind(value)) for place, value in pairs):
             bound = self._scope.names.get(target.id) if isinstance(target, ast.Name) else None
@@ -491,11 +484,3 @@ def _size_of_call(scope: Scope, node: ast.expr) -> Shape:
         return ()
     sizes = [constant_of(each.value) for each in node.keywords if each.arg == "size"]
     return tuple(size for size in sizes if size is not None)
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        for each, part in zip(target.elts, value.elts, strict=True):
-            yield from _pairs(each, part)
-    else:
-        yield target, value
