@@ -138,7 +138,29 @@ def crossed(x, y, r):
         y[i] = c
 
 
-@pytest.mark.parametrize("function", [unpacked, crossed])
+def unpacked_with_numbers(x, y, r):
+    for i in range(x.shape[0]):
+        a, b, c = x[i] / np.linalg.norm(x[i])
+        c, b, y[i, 0] = y[i] - x[i] * np.max(y[i])
+        r[i] = a + b - c
+
+
+def numbers_of_two_types(x, y, r, k):
+    big = 2**62
+    for i in range(x.shape[0]):
+        d = k[i] + max(k[i, 0], 0)
+        k[i, 1] = d[0]
+        d = x[i] * np.linalg.norm(y[i])
+        a, b, c = k[i] + max(k[i, 1], big)
+        k[i, 2] = a - b
+        r[i] = d[0] + d[1]
+
+
+def test_numbers_of_two_types(check):
+    check(numbers_of_two_types, lambda: (*rows(), np.zeros(5), 2**61 + np.arange(15).reshape(5, 3)))
+
+
+@pytest.mark.parametrize("function", [unpacked, crossed, unpacked_with_numbers])
 def test_of_three_numbers(check, function):
     check(function, lambda: (*rows(), np.zeros(5)))
 

@@ -46,6 +46,7 @@ from qgraph.frontend.inference.indexing import word
 from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, rank
 from qgraph.frontend.inference.stores import called_in, refuse_changes
 from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, Private, StructRef, Value
+from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import fields_of
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
@@ -266,8 +267,11 @@ class VectorResolution(ArrayResolution):
                 if starred or not axes or isinstance(value, ast.Call) or self.shape(value) is not None:
                     return length_checks(self._scope, self._body.unit, node), node
                 computed = row_values(self._scope, self._body.unit, value, "row")
-                if computed is not None and len(computed.elements) == count and not computed.before:
-                    return [], at_place(ast.Assign(node.targets, ast.Tuple(computed.elements, ast.Load())), node)
+                if computed is not None and len(computed.elements) == count:
+                    for name in names_assigned(computed.before):
+                        self._scope.names[name] = Private(self._body.unit.local_name(name))
+                    before = [at_place(each, node) for each in computed.before]
+                    return before, at_place(ast.Assign(node.targets, ast.Tuple(computed.elements, ast.Load())), node)
                 parts, checks = row_parts(self._scope, self._body.unit, value, count), list[ast.stmt]()
                 if parts is None:
                     base = taken_apart(self._scope, value)[0]
