@@ -79,8 +79,6 @@ _WHY = {
         "the grid lies in the L2 cache, where 128 x 2 threads of 4 planes each are C's best; qgraph's shape looks at no "
         "cache. That this is all is a guess"
     ),
-    ("profile_sums", "turbulence", ""): "four transforms run side by side; in a profile all kernels run one after another",
-    ("profile_sums", "plasma", ""): "it is not known why",
     ("profile_sums", "channel_flow", ""): (
         "its kernels take 1 to 2 us, and a stamp, for which one of their threads waits for memory, adds 0.1 to 0.3"
     ),

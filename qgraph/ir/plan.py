@@ -239,8 +239,8 @@ class GraphPlan:
                 if node.counted is not None:
                     made = replace(made, counted=node.counted, spread=made.end + -made.end % LINE_WORDS)
                 if node.handed is not None:
-                    first = made.end
-                    made = replace(made, handed=node.handed, shared=first + first % 2)
+                    # The places of scalars, two words on, begin a cache line.
+                    made = replace(made, handed=node.handed, shared=made.end + (-2 - made.end) % LINE_WORDS)
                 word = made.end
                 found.append(made)
         return tuple(found)

@@ -8,12 +8,12 @@ from typing import Literal
 from qgraph.records import dataclass
 from qgraph.source import Span
 
-# The array that a profiled kernel returns besides all else, of int64. First how many stamps there were, when the last one was,
-# its number, and when the last block of the kernel behind it ended; then the stamps themselves, (number, time), of which the
-# last ``CAPACITY`` are kept; then, for each number, how often that stamp was, how long the next one came after it in all, and
-# how much of that was behind the last block. Times are nanoseconds.
+# The array that a profiled kernel returns besides all else, of int64. First the place of the next stamp, when the last one was,
+# the place of its totals, and when the last block of the kernel behind it ended; then the stamps themselves, (number, time), of
+# which the last ``CAPACITY`` are kept; then the totals, for each number: how often that stamp was, how long the next one came
+# after it in all, and how much of that was behind the last block. Times are nanoseconds.
 WORDS = "_profile"
-COUNT, LAST, BEFORE, ENDED, HEAD = range(5)
+NEXT_STAMP, LAST, BEFORE, ENDED, HEAD = range(5)
 # A power of two.
 CAPACITY = 1 << 16
 TOTALS = HEAD + 2 * CAPACITY

@@ -95,8 +95,9 @@ class HandedOn:
 
     @property
     def place_words(self) -> int:
-        """Words of a place for scalars: two each, enough for any."""
-        return 2 * len(self.scalars)
+        """Words of a place for scalars: two each, enough for any, and no two places in one half of a cache line."""
+        words, half = 2 * len(self.scalars), LINE_WORDS // 2
+        return words + -words % half
 
     @property
     def words(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from qgraph.dispatch.specialisation import Specialisation
 from qgraph.errors import BackendError
 from qgraph.ir.plan import GraphPlan
-from qgraph.ir.profile_places import CAPACITY, COUNT, EACH, ELAPSED, END, HEAD, IDLE, TIMES, TOTALS, Place
+from qgraph.ir.profile_places import CAPACITY, EACH, ELAPSED, END, HEAD, IDLE, NEXT_STAMP, TIMES, TOTALS, Place
 from qgraph.ir.program import Loop
 from qgraph.records import dataclass
 from qgraph.runtime.executors.launch_records import LastLaunch
@@ -33,7 +33,8 @@ class Row:
 
     Attributes:
         kind: ``task``, ``loop`` (on the device, or of the host that stands for it) or ``branch``.
-        spans: where it is written.
+        spans: where it is written: several places where statements share a kernel, or where nothing orders neighbours and they
+            run side by side.
         depth: in how many loops and branches it is.
         count: how often it ran; of a loop, its iterations.
         total: from its begin to that of what ran after it, in all; with what is inside.
@@ -196,8 +197,11 @@ class Profile:
         head = f"{self.kernel}: {self.total / 1e3:.1f} us, {self.launched.path}: {self.launched.reason}"
         columns = _COLUMNS + "".join(column for column, is_there in zip(_MORE, self._more(), strict=True) if is_there)
         lines = [head, f"{columns}  line"]
+        shared = {
+            span.line: f"with line {row.spans[0].line}" for row in self.rows for span in row.spans[1:] if span.file == file
+        }
         for number in range(first, last + 1):
-            here = [self._numbers(row) for row in beside.get(number, [])] or [" " * len(columns)]
+            here = [self._numbers(row) for row in beside.get(number, [])] or [shared.get(number, "").rjust(len(columns))]
             code = linecache.getline(file, number).rstrip()
             lines += [f"{here[0]}  {number:4d}  {code}".rstrip(), *(f"{more}  {number:4d}" for more in here[1:])]
         lines += [f"{self._numbers(row)}  {row.spans[0].file}:{_text(row.spans[0])}" for row in others]
@@ -318,13 +322,14 @@ class _Open:
 
 def _kept(words: np.ndarray) -> list[tuple[int, int]]:
     """The stamps that were kept, in order: numbers and times."""
-    count, kept = int(words[COUNT]), words[HEAD:TOTALS].reshape(CAPACITY, 2)
-    return [*map(tuple, (np.roll(kept, -(count % CAPACITY), axis=0) if count > CAPACITY else kept[:count]).tolist())]
+    count, following = int(words[TOTALS + TIMES :: EACH].sum()), int(words[NEXT_STAMP])
+    kept = np.roll(words[HEAD:TOTALS], HEAD - following) if count > CAPACITY else words[HEAD:following]
+    return [*map(tuple, kept.reshape(-1, 2).tolist())]
 
 
 def _slices(places: Sequence[Place], words: np.ndarray, kept: Sequence[tuple[int, int]]) -> Iterator[Slice]:
     """What lies between the stamps that were kept: each ends what is not around it, and begins what is."""
-    wrapped = int(words[COUNT]) > CAPACITY
+    wrapped = int(words[TOTALS + TIMES :: EACH].sum()) > CAPACITY
     placed = [place for place, _ in _placed(places, 0)]
     around, loops = _around(places)
     zero = kept[0][1] if kept else 0

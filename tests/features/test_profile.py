@@ -159,6 +159,38 @@ def test_a_kernel_that_returns_nothing(rig: Any, n: int) -> None:
     assert [row.count for row in profile.rows if row.kind == "task"] == [1]
 
 
+# So many that some are copies in one turn of the loop.
+@pytest.mark.parametrize("n", [3, 19])
+def test_what_a_graph_runs_side_by_side_has_one_row(rig: Any, n: int) -> None:
+    def waves(a: Any, b: Any, c: Any, x: Any, y: Any, z: Any, n: int) -> None:
+        for _ in qgraph.serial(range(n)):
+            for i in range(a.shape[0]):
+                a[i] = a[i] + i
+            x[:] = np.fft.fft(a)
+            y[:] = np.fft.fft(b)
+            z[:] = np.fft.fft(y)
+            for i in range(a.shape[0]):
+                b[i] = z[i].real / 16
+            for i in range(a.shape[0]):
+                c[i] = z[i].imag / 16
+
+    arrays = [np.ones(8, dtype=complex) for _ in range(6)]
+    kernel = rig.kernel(waves)
+    plain = [each.copy() for each in arrays]
+    given = [rig.device(each) for each in arrays]
+    kernel.reference(*plain, n)
+    profile = kernel.profile(*given, n)
+    for mine, theirs in zip(given, plain, strict=True):
+        np.testing.assert_allclose(qgraph.to_numpy(mine), theirs, rtol=1e-9)
+    lie_in_each_other(profile)
+    loop, *tasks = profile.rows
+    assert [row.count for row in profile.rows] == [n] * (1 + len(tasks))
+    first = loop.spans[0].line
+    lines = [[span.line - first for span in row.spans] for row in tasks]
+    assert (f"with line {first + 3}  {first + 4:4d}" in str(profile)) == (rig.backend != "cpu")
+    assert lines == ([[1], [3], [4], [5], [6], [8]] if rig.backend == "cpu" else [[1], [3, 4], [5], [6, 8]])
+
+
 @pytest.mark.needs("compiler")
 def test_the_last_stamps_are_kept(rig: Any) -> None:
     def many(x: Any, n: int) -> None:

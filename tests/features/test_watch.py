@@ -54,6 +54,22 @@ def every_third(x: Any, tolerance: float) -> int:
     return it
 
 
+def told_in_many_ways(x: Any, scale: Any, tolerance: float) -> int:
+    it = 0
+    delta = tolerance + 1.0
+    while delta > tolerance:
+        delta = 0.0
+        for i in range(x.shape[0]):
+            x[i] = 0.5 * x[i]
+            delta = max(delta, x[i])
+        it += 1
+        qgraph.progress(it, delta, every=2)
+        if it > 5:
+            qgraph.progress(it, scale[it % 3] * delta, every=3)
+            qgraph.progress(-it, delta)
+    return it
+
+
 def told_before_the_reduction(x: Any, tolerance: float) -> float:
     it = 0
     delta = tolerance + 1.0
@@ -241,6 +257,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "halving a grid": (halving, lambda: (np.ones(70), 1e-9)),
     "float32": (halving, lambda: (np.ones(8, np.float32), 0.01)),
     "every third": (every_third, lambda: (np.ones(8), 0.001)),
+    "in many ways": (told_in_many_ways, lambda: (np.ones(70), np.arange(3.0), 1e-9)),
     "told before": (told_before_the_reduction, lambda: (np.ones(8), 0.01)),
     "nested": (nested, lambda: (np.arange(5.0), 4)),
     "counted": (counted, lambda: (np.arange(5.0), 11)),
@@ -640,11 +657,9 @@ def without_progress(function: Any) -> Any:
 
 @pytest.mark.needs("compiler")
 def test_each_block_still_finishes_the_reduction() -> None:
-    kernel = WatchedKernel(qgraph.kernel(halving))
-    told = WatchedKernel(qgraph.kernel(told_before_the_reduction))
-    for each in (kernel, told):
-        (loop,) = each.plan(np.ones(8), 0.1).unrolled
-        assert (loop.handed is not None) == (each is kernel)
+    for function, args in ((halving, ()), (told_in_many_ways, (np.arange(3.0),)), (told_before_the_reduction, ())):
+        (loop,) = WatchedKernel(qgraph.kernel(function)).plan(np.ones(8), *args, 0.1).unrolled
+        assert (loop.handed is not None) == (function is not told_before_the_reduction)
 
 
 @pytest.mark.needs("host_arrays")

@@ -269,11 +269,11 @@ class Kernels:
 
     def _stamp(self, node: Node) -> Statements:
         """For a profile one thread of the first block notes the time."""
-        if not node.stamp:
-            return []
-        lines = stamp_lines(node.stamp, alone=False, gaps=self._gaps)
-        stamp = generated(f"if {_FIRST_BLOCK} and {_LAST_THREAD}:", *indented(lines))
-        return [*stamp, *generated(f"{_STAMPED} = True")] if node.ends else stamp
+        lines = [f"{_STAMPED} = True"] if node.ends else []
+        if node.stamp:
+            stamp = stamp_lines(node.stamp, alone=False, gaps=self._gaps)
+            lines += [f"if {_FIRST_BLOCK} and {_LAST_THREAD}:", *indented(stamp)]
+        return generated(*lines)
 
     def _blocks(self, node: Node, head: Statements) -> tuple[TaskCode, Function]:
         """The kernel of a loop of which a block of threads does each iteration."""
@@ -362,7 +362,7 @@ class _BeforeReturns(ast.NodeTransformer):
 
 
 def _stamp_names(node: Node) -> Globals:
-    return STAMP_NAMES if node.stamp else {}
+    return STAMP_NAMES if node.stamp or node.ends else {}
 
 
 def _loads_what_it_stores(task: Task) -> bool:

@@ -14,7 +14,6 @@ from qgraph.ir.functions import Function
 from qgraph.ir.plan import GraphPlan, Node
 from qgraph.ir.program import HOST, Loop, Program, Task
 from qgraph.ir.slots import WORD, Slot, itemsize
-from qgraph.ir.trees import assign, at_place
 from qgraph.ir.unrolling import ArraysOfCopies, HandedOn, Unrolling
 from qgraph.lowering.codegen.cooperative_rows import shared_loops
 from qgraph.lowering.codegen.generated_names import (
@@ -38,8 +37,9 @@ from qgraph.lowering.codegen.generated_names import (
 from qgraph.lowering.codegen.privatised_histogram_cuda import bins_of
 from qgraph.lowering.codegen.purity import Impure, purity_analysis
 from qgraph.lowering.codegen.reduction_codegen import ReductionCode
-from qgraph.lowering.codegen.task_codegen import called_name, one_thread_body, outlined, prologue, task_names
+from qgraph.lowering.codegen.task_codegen import one_thread_body, outlined, prologue, task_names
 from qgraph.lowering.graph.dependencies import places_of, touched_places
+from qgraph.lowering.graph.telling import Rows
 from qgraph.lowering.graph.tiling import turns
 from qgraph.operations.progress_ring import publish
 from qgraph.records import dataclass
@@ -160,7 +160,7 @@ def _is_pure(program: Program, task: Task, handed: HandedOn, places: Mapping[str
     if task.role not in ("serial", "condition"):
         return False
     kept = _Scalars({(SLOTS.name, slot.index): (_local(number), "") for number, slot in enumerate(handed.scalars)})
-    body = [kept.visit(each) for each in _Rows(task).kept(_decided(task))]
+    body = [kept.visit(each) for each in Rows(program, task).kept(_decided(task))]
     analysis = purity_analysis(program, replace(task, body=tuple(body), names={**task.names, **_ROW_WORDS}))
     analysis = replace(analysis, numbers=analysis.numbers | {_local(number) for number in range(len(handed.scalars))})
     try:
@@ -218,52 +218,6 @@ class _Scalars(ast.NodeTransformer):
 _ROW_WORDS: Globals = {"_publish": publish, "_to_int64": CASTS["int64"], "_to_float64": CASTS["float64"]}
 
 
-class _Rows(ast.NodeTransformer):
-    """What a task publishes: all blocks compute it, and one thread writes it when it knows that the iteration ran.
-
-    Where two kernels evaluate the same epilogue they write the same row.
-    """
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        # Of each: what it is kept in, and what does not depend on the iteration.
-        self.found: list[tuple[str, dict[str, ast.expr]]] = []
-
-    def kept(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """``body`` with locals in place of what is published."""
-        tree: ast.Module = self.visit(ast.Module(body, []))
-        return [statement for name in self.locals for statement in generated(f"{name} = {_zero(name)}")] + tree.body
-
-    @property
-    def locals(self) -> list[str]:
-        """The number of each row, 0 where none is written, its iteration and its value."""
-        return [f"{stem}_{part}" for stem, _ in self.found for part in ("number", "iteration", "value")]
-
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
-        if self._task.names.get(called_name(node.value)) is not publish:
-            return node
-        assert isinstance(node.value, ast.Call)
-        ring, number, run, line, iteration, value = node.value.args
-        stem = f"_row_{self._task.name}_{len(self.found)}"
-        self.found.append((stem, {"ring": ring, "run": run, "line": line}))
-        code = {f"{stem}_number": number, f"{stem}_iteration": iteration, f"{stem}_value": value}
-        return [
-            at_place(assign(name, ast.Call(ast.Name(_zero(name)[:-3], ast.Load()), [each], [])), node)
-            for name, each in code.items()
-        ]
-
-    def writes(self) -> Iterator[str]:
-        """Lines that write the rows."""
-        for stem, fixed in self.found:
-            ring, run, line = map(ast.unparse, fixed.values())
-            yield f"if {stem}_number != 0:"
-            yield f"    _publish({ring}, {stem}_number, {run}, {line}, {stem}_iteration, {stem}_value)"
-
-
-def _zero(name: str) -> str:
-    return "_to_float64(0)" if name.endswith("_value") else "_to_int64(0)"
-
-
 def _id(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
@@ -306,9 +260,9 @@ class HandingCode:
             lines = [
                 "combined",
                 f"if {over}: return",
-                "if _lane == 0 and _cuda.blockIdx.x + _cuda.blockIdx.y == 0:",
+                f"if {_WRITES}:",
                 f"    _to = _assume_u32({self.unrolling.scalars_at('(_done + 1)')})",
-                *indented([*self._stores("_to"), *self._rows(previous)]),
+                *indented([*self._rows(previous), *self._stores("_to")]),
                 *(ended if deciding else ()),
                 *(["if _again == 0: return"] if deciding and place == 0 else []),
             ]
@@ -350,11 +304,9 @@ class HandingCode:
         last = len(handed.nodes) - 1
         memory: Statements = []
         combined: Statements = []
-        rows: list[str] = []
         names: Globals = self._casts
         if handed.wraps:
             memory, combined, names = self._epilogue(last, "_ran - 1")
-            rows = self._rows(last)
         decides = handed.wraps and handed.deciding == last
         slots = [f"{slot_place(slot, self.dtypes)} = {_local(number)}" for number, slot in enumerate(handed.scalars)]
         return [
@@ -370,7 +322,7 @@ class HandingCode:
                 *([] if decides else ["_again = 1 if _over == 0 else 0"]),
                 "if _lane == 0:",
                 f"    {SLOTS.name}[{unrolling.shared}] = 0",
-                *indented([*slots, *rows]),
+                *indented([*self._rows(last if handed.wraps else None), *slots]),
                 f"    _count = ({_TURN} & {_HALF}) + _ran",
                 f"    if _again != 0 and not _stopped({SLOTS.name}, {self.plan.stop}):",
                 f"        {SLOTS.name}[{unrolling.turns}] = {_TURN} + _ran",
@@ -421,7 +373,7 @@ class HandingCode:
     def _call(self, task: Task) -> tuple[list[ast.stmt], Function]:
         """The evaluation of a task of an epilogue: the call of a function of scalars that gives what it makes of them."""
         kept = self._rewriter()
-        rows = _Rows(task)
+        rows = Rows(self.plan.program, task)
         decided = tuple(rows.kept(_decided(task)))
         body = [kept.visit(each) for each in one_thread_body(replace(task, body=decided), self.dtypes)]
         given = [*kept.stored, *rows.locals, *(["_again"] if task.role == "condition" else [])]
@@ -433,14 +385,16 @@ class HandingCode:
         arguments = ", ".join([*kept.found, *(parameter.name for parameter in parameters)])
         return generated(f"{gives} = {name}({arguments})" if gives else f"{name}({arguments})"), function
 
-    def _rows(self, place: int) -> list[str]:
-        """Lines that write the rows which the epilogue of kernel ``place`` publishes, behind that epilogue."""
-        node = self.plan.nodes[self._handed.nodes[place]]
-        lines: list[str] = []
-        for task in (*node.first, *node.then):
-            rows = _Rows(task)
+    def _rows(self, place: int | None) -> list[str]:
+        """Lines of the thread that writes the rows which the epilogue of kernel ``place`` publishes, behind that epilogue."""
+        program = self.plan.program
+        # Not before: a load more that all blocks wait for takes an iteration as long as a row.
+        lines = [self._load(*each) for each in self._typed if each[1] == self._counts_rows]
+        node = None if place is None else self.plan.nodes[self._handed.nodes[place]]
+        for task in (*node.first, *node.then) if node is not None else ():
+            rows = Rows(program, task)
             rows.kept(_decided(task))
-            lines += rows.writes()
+            lines += rows.writes(_local(self._handed.scalars.index(self._counts_rows)) if rows.found else "")
         return lines
 
     def _rewriter(self) -> _Scalars:
@@ -464,10 +418,17 @@ class HandingCode:
     def _loads(self) -> list[str]:
         """Lines that load the scalars as they are behind ``_done`` epilogues of a turn; at first they are in their slots."""
         lines = [f"_from = _assume_u32(0 if _done <= 0 else {self.unrolling.scalars_at('_done')})"]
-        for number, slot, dtype in self._typed:
-            at = f"{slot.index * WORD // itemsize(dtype)} if _from == 0 else {_element('_from', number, dtype)}"
-            lines.append(f"{_local(number)} = {_cast(dtype)}({slots_name(dtype)}[{at}])")
-        return lines
+        return [*lines, *(self._load(*each) for each in self._typed if each[1] != self._counts_rows)]
+
+    @property
+    def _counts_rows(self) -> Slot | None:
+        """The scalar that only the thread needs which writes rows."""
+        published = self.plan.program.progress
+        return None if published is None else published.number
+
+    def _load(self, number: int, slot: Slot, dtype: str) -> str:
+        at = f"{slot.index * WORD // itemsize(dtype)} if _from == 0 else {_element('_from', number, dtype)}"
+        return f"{_local(number)} = {_cast(dtype)}({slots_name(dtype)}[{at}])"
 
     def _stores(self, first: str) -> list[str]:
         return [f"{slots_name(dtype)}[{_element(first, number, dtype)}] = {_local(number)}" for number, _, dtype in self._typed]
@@ -477,6 +438,8 @@ _LANES = (
     "_lane = _assume_u32(_cuda.threadIdx.y * _cuda.blockDim.x + _cuda.threadIdx.x)",
     "_width = _assume_u32(_cuda.blockDim.x * _cuda.blockDim.y)",
 )
+# The thread that stores scalars and writes rows.
+_WRITES = "_lane == 0 and _cuda.blockIdx.x + _cuda.blockIdx.y == 0"
 _TURN = "_turn"
 # The number of the copy, as the other numbers in a kernel.
 _PLACE = "_place"

@@ -16,14 +16,13 @@ from qgraph.ir.artifacts import Parameter, TaskCode
 from qgraph.ir.functions import Function, function_tree
 from qgraph.ir.profile_places import (
     BEFORE,
-    CAPACITY,
-    COUNT,
     EACH,
     ELAPSED,
     ENDED,
     HEAD,
     IDLE,
     LAST,
+    NEXT_STAMP,
     TIMES,
     TOTALS,
     WORDS,
@@ -90,23 +89,21 @@ def stamp_lines(number: int, *, alone: bool = True, gaps: bool = False) -> list[
     With ``gaps`` it counts what lies behind the end of the last blocks. A block of its own kernel that ended before this thread
     read the clock is taken for one of the kernel before: time is idle at least so long.
     """
-    before = f"{EACH} * _stamp_before"
-    totals = [(f"{TOTALS + ELAPSED} + {before}", "_stamp_now - _stamp_last"), (str(TOTALS + TIMES + EACH * number), "1")]
+    totals = [(f"_stamp_before + {ELAPSED}", "_stamp_now - _stamp_last"), (str(TOTALS + EACH * number + TIMES), "1")]
     if gaps:
         known = "_stamp_last < _stamp_ended <= _stamp_now"
-        totals.append((f"{TOTALS + IDLE} + {before}", f"_stamp_now - _stamp_ended if {known} else 0"))
+        totals.append((f"_stamp_before + {IDLE}", f"_stamp_now - _stamp_ended if {known} else 0"))
     return [
         "_stamp_now = _clock()",
-        f"_stamp_count = {WORDS}[{COUNT}]",
+        f"_stamp_at = _assume_u32({WORDS}[{NEXT_STAMP}])",
         f"_stamp_last = {WORDS}[{LAST}]",
-        f"_stamp_before = {WORDS}[{BEFORE}]",
+        f"_stamp_before = _assume_u32({WORDS}[{BEFORE}])",
         *([f"_stamp_ended = {WORDS}[{ENDED}]"] if gaps else []),
-        f"_stamp_at = {HEAD} + 2 * (_stamp_count & {CAPACITY - 1})",
         f"{WORDS}[_stamp_at] = {number}",
         f"{WORDS}[_stamp_at + 1] = _stamp_now",
-        f"{WORDS}[{COUNT}] = _stamp_count + 1",
+        f"{WORDS}[{NEXT_STAMP}] = _stamp_at + 2 if _stamp_at < {TOTALS - 2} else {HEAD}",
         f"{WORDS}[{LAST}] = _stamp_now",
-        f"{WORDS}[{BEFORE}] = {number}",
+        f"{WORDS}[{BEFORE}] = {TOTALS + EACH * number}",
         *(f"{WORDS}[{at}] += {by}" if alone else f"_atomic_add({WORDS}, {at}, {by})" for at, by in totals),
     ]
 

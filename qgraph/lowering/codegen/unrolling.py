@@ -6,6 +6,7 @@ So a turn runs several copies of the body. Once the loop is over, the kernels of
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -100,6 +101,9 @@ def _carried(
         for late, after in enumerate(body)
         if decides(before, node) or _ordered(before.effects, after.effects, places)
     }
+    if inside == {*itertools.pairwise(range(count))}:
+        # Copies of a row of kernels are one, too: what small kernels take to part and to meet is more than they save.
+        across.add((count - 1, count))
     both = reduced({*inside, *across, *((count + before, count + after) for before, after in inside)})
     return tuple((body[early].index, body[late - count].index) for early, late in both if early < count <= late)
 

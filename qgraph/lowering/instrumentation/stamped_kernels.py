@@ -1,7 +1,8 @@
 """GraphPlan -> GraphPlan: kernels read the clock when they begin and end, for ``profile``.
 
 One thread does, when what its kernel waits for is done, and for launch gaps one of each of the last blocks, at its end. The
-nodes are those of the plan without stamps, fused as there, but they run one after another. A node of its own reads the clock
+nodes are those of the plan without stamps, fused as there. Neighbours that nothing orders run side by side, as there: the first
+of them has the stamp, and they have one time together. All others run one after another. A node of its own reads the clock
 before what is no kernel, and behind all nodes.
 """
 
@@ -30,8 +31,8 @@ def with_stamped_kernels(plan: GraphPlan, *, in_block: bool, gaps: bool) -> Grap
     Nodes whose ``stamp`` is not 0 begin with that stamp; with ``gaps`` kernels note their ends, too. Before loops are
     unrolled, so that copies come one after another, too.
     """
-    plan = _with_own_nodes(plan)
-    stamper = _Stamper(plan, gaps)
+    plan, first = _with_own_nodes(plan, _side_by_side(plan))
+    stamper = _Stamper(plan, first, gaps)
     places = tuple(stamper.region(0, None).places)
     check_numbers(plan.program, stamper.number)
     return replace(
@@ -43,11 +44,60 @@ def with_stamped_kernels(plan: GraphPlan, *, in_block: bool, gaps: bool) -> Grap
     )
 
 
+# --- side by side -------------------------------------------------------------------------------------------------------
+
+
+def _side_by_side(plan: GraphPlan) -> dict[int, int]:
+    """By node that nothing orders behind those right before it: the first of these, in program order."""
+    earlier: dict[int, set[int]] = {}
+    for before, after in sorted(plan.edges):
+        earlier.setdefault(after, set()).update((before,), earlier.get(before, ()))
+    found: dict[int, int] = {}
+    for region in plan.regions:
+        loop = None if region.parent is None else plan.nodes[region.parent].control
+        together: list[int] = []
+        for at in region.nodes:
+            node = plan.nodes[at]
+            if node.kind in _UNSEEN or _only_counts(node, loop):
+                continue
+            # What a conditional node waits for has a stamp that is known; copies of a body are iterations, which are counted.
+            joins = node.control is None and (node.decision is None or node.decision.role == "condition")
+            behind = bool(together) and (_only_decides(node) or _written_behind(node, plan.nodes[together[-1]]))
+            if joins and behind and earlier.get(at, set()).isdisjoint(together):
+                found[at] = together[0]
+                together.append(at)
+            else:
+                together = [] if node.control is not None or _only_decides(node) else [at]
+    return found
+
+
+def _written_behind(node: Node, other: Node) -> bool:
+    mine, its = node.span, other.span
+    return mine.file == its.file and (mine.line, mine.column) > (its.line, its.column)
+
+
+def _only_decides(node: Node) -> bool:
+    """Whether its kernel decides whether a loop goes on or which branch runs, and does nothing else."""
+    return node.decision is not None and all(task is node.decision or task.moves for task in node.tasks)
+
+
+def _only_counts(node: Node, around: Loop | Branch | None) -> bool:
+    """Whether all that its kernel does is to count the iterations of the loop around it."""
+    return isinstance(around, Loop) and around.counter is not None and _only_goes_on(node, around)
+
+
+def _only_goes_on(node: Node, loop: Loop) -> bool:
+    return bool(node.tasks) and all(task is loop.condition or task.moves for task in node.tasks)
+
+
 # --- nodes of their own -------------------------------------------------------------------------------------------------
 
 
-def _with_own_nodes(plan: GraphPlan) -> GraphPlan:
-    """The plan with a node where no kernel can have the stamp, and one first of all that clears the array."""
+def _with_own_nodes(plan: GraphPlan, beside: dict[int, int]) -> tuple[GraphPlan, dict[int, int]]:
+    """The plan with a node where no kernel can have the stamp, and one first of all that clears the array.
+
+    ``beside`` is ``_side_by_side`` of the plan; that of the one with nodes more is given back.
+    """
     program = plan.program
     made: list[Node] = []
     moved: dict[int, int] = {}
@@ -62,13 +112,13 @@ def _with_own_nodes(plan: GraphPlan) -> GraphPlan:
 
     own(cleared(program), 0, 0)
     for node in plan.nodes:
-        if _needs_node(plan, node):
+        if node.index not in beside and _needs_node(plan, node):
             label = f"before the {node.kind} {node.label} of line {node.span.line}"
             own(stamp_task(program, len(made), node.span, [], "before"), node.region, _BEFORE, label)
         moved[node.index] = len(made)
         add(node)
     own(stamp_task(program, END, program.span, []), 0, END)
-    return replace(
+    stamped = replace(
         plan,
         nodes=tuple(made),
         edges=tuple(sorted((moved[before], moved[after]) for before, after in plan.edges)),
@@ -77,6 +127,7 @@ def _with_own_nodes(plan: GraphPlan) -> GraphPlan:
             for region in plan.regions
         ),
     )
+    return stamped, {moved[node]: moved[first] for node, first in beside.items()}
 
 
 def _needs_node(plan: GraphPlan, node: Node) -> bool:
@@ -88,11 +139,7 @@ def _needs_node(plan: GraphPlan, node: Node) -> bool:
     if not isinstance(around, Loop):
         return False
     # An iteration begins with it: no kernel is there that does, or none but the one that decides whether another follows.
-    return node.index == region.nodes[0] and (node.control is not None or _only_decides(node, around))
-
-
-def _only_decides(node: Node, loop: Loop) -> bool:
-    return bool(node.tasks) and all(task is loop.condition or task.moves for task in node.tasks)
+    return node.index == region.nodes[0] and (node.control is not None or _only_goes_on(node, around))
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------
@@ -115,8 +162,8 @@ class _Region:
 class _Stamper:
     """Gives nodes their stamps, and an order."""
 
-    def __init__(self, plan: GraphPlan, gaps: bool) -> None:
-        self._plan, self._gaps = plan, gaps
+    def __init__(self, plan: GraphPlan, first: dict[int, int], gaps: bool) -> None:
+        self._plan, self._first, self._gaps = plan, first, gaps
         self.nodes = list(plan.nodes)
         self.number = END + 1
         self.order: list[tuple[int, int]] = []
@@ -127,28 +174,34 @@ class _Stamper:
     def region(self, index: int, loop: Loop | None) -> _Region:
         """Give the nodes of a region stamps; ``loop`` is the one whose body it is."""
         found = _Region()
-        last: int | None = None
+        # What the next node waits for, and what one beside the last one does.
+        last: tuple[int, ...] = ()
+        earlier: tuple[int, ...] = ()
         # The stamp of a node of its own, which is that of what comes behind.
         before: tuple[int, ...] = ()
         turns = False
         for at in self._plan.regions[index].nodes:
             node = self.nodes[at]
-            counts = loop is not None and loop.counter is not None and _only_decides(node, loop)
+            counts = _only_counts(node, loop)
             if counts:
                 # It may count beside the iterations.
                 found.loose += before
             if counts or node.kind in _UNSEEN:
                 continue
-            if last is not None:
-                self.order.append((last, at))
-            last = at
+            if at in self._first:
+                self.order += [(each, at) for each in earlier]
+                last += (at,)
+                self.nodes[at] = replace(node, ends=self._gaps and node.what is None)
+                continue
+            self.order += [(each, at) for each in last]
+            earlier, last = last, (at,)
             if node.control is not None:
                 place = self._control(node, node.control, before)
                 if turns and found.places[-1].spans == place.spans:
                     place = joined(found.places.pop(), place)
                 found.add(place)
             elif node.what is not None:
-                found.add(Place("task", (node.span,), before, before, before))
+                found.add(self._task(node, before))
             elif node.stamp != END and node.index > 0:
                 stamp = self._stamp(node, loop)
                 found.first = found.first or stamp
@@ -174,17 +227,22 @@ class _Stamper:
 
     def _kernel(self, node: Node, stamp: int, found: _Region) -> None:
         """Note where a kernel stands, which may be that it belongs to a loop or branch."""
-        decision = node.decision
-        only = decision is not None and all(task is decision or task.moves for task in node.tasks)
+        decision, only = node.decision, _only_decides(node)
         if decision is not None:
             self._deciding[id(decision)] = stamp, only
         if not only:
-            written = {role: _spans(node, role) for role in ("loop", "serial")}
-            spans = written["loop"] or written["serial"] or (node.span,)
-            also = written["serial"] if written["loop"] else ()
-            found.add(Place("task", spans, (stamp,), (stamp,), (stamp,), also=also))
+            found.add(self._task(node, (stamp,)))
         elif decision is not None and decision.role == "condition":
             found.loose += (stamp,)
+
+    def _task(self, node: Node, stamp: tuple[int, ...]) -> Place:
+        """The place of a node, and of those beside it."""
+        beside = (self.nodes[at] for at, first in self._first.items() if first == node.index)
+        together = [each for each in (node, *beside) if not _only_decides(each)]
+        calls = tuple(each.span for each in together if each.what is not None)
+        loops, serial = (tuple(span for each in together for span in _spans(each, role)) for role in ("loop", "serial"))
+        spans = (*loops, *calls) or serial or (node.span,)
+        return Place("task", spans, stamp, stamp, stamp, also=serial if (*loops, *calls) else ())
 
     def _control(self, node: Node, control: Loop | Branch, before: tuple[int, ...]) -> Place:
         decides = control.enter if isinstance(control, Loop) else control.decide

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from qgraph.ir.argument_types import ArrayType, Leaf
-from qgraph.ir.profile_places import EACH, END, HEAD, TOTALS, WORDS, Place, begins, joined
+from qgraph.ir.profile_places import BEFORE, EACH, END, HEAD, NEXT_STAMP, NOTHING, TOTALS, WORDS, Place, begins, joined
 from qgraph.ir.program import (
     Branch,
     Effects,
@@ -65,12 +65,14 @@ def check_numbers(program: Program, after: int) -> None:
 
 
 def cleared(program: Program) -> Task:
-    """What sets the words to 0 but for the ring."""
+    """What sets the words to 0, but for the ring and the places that the first stamp looks for."""
     lines = [
         f"for _word in _range({HEAD}):",
         f"    {WORDS}[_word] = 0",
         f"for _word in _range({TOTALS}, {_SIZE}):",
         f"    {WORDS}[_word] = 0",
+        f"{WORDS}[{NEXT_STAMP}] = {HEAD}",
+        f"{WORDS}[{BEFORE}] = {TOTALS + EACH * NOTHING}",
     ]
     return _one_thread(program, "stamps", program.span, generated(*lines))
 

@@ -166,6 +166,40 @@ def test_edges_between_copies_that_follow_from_others_are_left_out():
     assert set(unrolling.carried) == {(loop, fill), (counter, fill), (counter, counter)}
 
 
+def test_copies_of_a_row_are_one_row():
+    def scattering(x, y, z, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(y.shape[0]):
+                y[i] = 0.0
+            for i in range(x.shape[0]):
+                y[i % 4] += x[i]
+            for i in range(z.shape[0]):
+                z[i] += 1.0
+
+    plan = qgraph.kernel(scattering).plan(X, Y, X + 1, 3)
+    (unrolling,) = plan.unrolled
+    fill, scatter, count, _ = body_of(plan, unrolling)
+    # Nothing that it touches orders the last loop with others.
+    assert {edge for edge in plan.edges if fill in edge or count in edge} == {(fill, scatter)}
+    assert set(unrolling.counted.carried) == {(scatter, fill), (count, count)}
+
+    def moving(x, y, z, n):
+        for _ in qgraph.serial(range(n)):
+            for i in range(y.shape[0]):
+                y[i] = 0.0
+            for i in range(x.shape[0]):
+                y[i % 4] += x[i]
+            for i in range(z.shape[0]):
+                z[i] += y[i]
+            for i in range(z.shape[0]):
+                x[i] += z[i]
+
+    plan = qgraph.kernel(moving).plan(X, Y, X + 1, 3)
+    (unrolling,) = plan.unrolled
+    fill, *_, last, _ = body_of(plan, unrolling)
+    assert unrolling.counted.carried == ((last, fill),)
+
+
 @pytest.mark.parametrize("loops", [1, 2, 4])
 def test_who_looks_at_the_guard_before_it_waits(loops, tmp_path):
     plan = chain_of(loops, tmp_path).plan(X, Y, N)
