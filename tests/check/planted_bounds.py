@@ -77,6 +77,11 @@ def of_vectors(which, x, y, idx, n):
     if which == 18:
         for i in range(idx.shape[0]):
             y[i] = x[i] if i < 3 else x[idx[i]] if idx[i] > 6 else 0.0  # fault 18
+    if which == 19:
+        for i in range(idx.shape[0]):
+            t = np.zeros(7)
+            t[idx[i]] = x[i]  # fault 19
+            y[i] = t[0]
 
 
 @qgraph.kernel

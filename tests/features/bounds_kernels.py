@@ -131,3 +131,22 @@ def library(x, y, k):
     y[:] = np.sort(x)
     for i in range(x.shape[0]):
         x[i] = y[i + k]  # here
+
+
+@qgraph.func
+def third_of(t, k):
+    return t[k]  # here
+
+
+def of_an_iteration(x, y, k):
+    for i in range(y.shape[0]):
+        t = np.zeros((2, 3))
+        t[1, k] = x[i]  # here
+        y[i] = t[1, k] + 1
+
+
+def row_of_an_iteration(x, y, k):
+    for i in range(y.shape[0]):
+        t = np.array((x[i], 2.0, 3.0))
+        t[:] = t + 1
+        y[i] = third_of(t, k)

@@ -62,6 +62,8 @@ CASES = {
         "i = 1",
     ),
     "library": ((arange()[::-1].copy(), np.zeros(6), 0), (arange(), arange(), 1), (6, 0, 6), "i = 5"),
+    "of_an_iteration": ((arange(), np.zeros(6), -3), (arange(), np.zeros(6), 3), (3, 1, 3), "i = 0"),
+    "row_of_an_iteration": ((arange(), np.zeros(6), 2), (arange(), np.zeros(6), -4), (-4, 0, 3), "i = 0"),
     "several": ((arange(20), arange()), (arange(), arange()), (6, 0, 6), "i = 5"),
 }
 ALIASES = {"shifted_backwards": "shifted", "shifted_of_none": "shifted", "bound_too_large": "bound"}

@@ -11,6 +11,7 @@ from qgraph import language
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.functions import Function
 from qgraph.ir.program import Program, Task
+from qgraph.operations import intrinsics
 from qgraph.records import dataclass
 from qgraph.source import nodes_of
 
@@ -209,6 +210,8 @@ class KindAnalysis:
             function = self.globals.get(node.func.id)
             if isinstance(function, Function):
                 return self.result(function, arguments)
+            if function is intrinsics.local_array:
+                return Elements(len(arguments) - 1)
             if function is len or any(function is word for word in language.ATOMICS):
                 return NUMBER
         elif isinstance(node.func, ast.Attribute):
