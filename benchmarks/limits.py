@@ -80,11 +80,15 @@ _WHY = {
         "cache. That this is all is a guess"
     ),
     ("profile_sums", "channel_flow", ""): (
-        "its kernels take 1 to 2 us, and a stamp, for which one of their threads waits for memory, adds 0.1 to 0.3"
+        "its kernels take 1 us, and a stamp, whose thread waits for memory, adds 0.02 to 0.13 in processes of the same code. That "
+        "this is by where the profile's array lies is a guess"
     ),
-    ("profile_sums", "dormand_prince", ""): "as of channel_flow",
-    ("profile_sums", "fdtd", ""): "as of channel_flow",
-    ("profile_sums", "jacobi", ""): "as of channel_flow",
+    ("profile_sums", "dormand_prince", ""): (
+        "its arrays have 40 elements: a kernel takes as long as a thread that loads and stores, and a stamp does both"
+    ),
+    ("progress_overhead", "counted, 2048", ""): (
+        "a row is a kernel of its own, for which the sweep behind it waited when this was measured; since then it does not"
+    ),
     ("overlapped_tiles", "averaged, 256", ""): (
         "C has the best of several shapes for each size, here with three sweeps a pass; qgraph one, of 52 planes and up to "
         "four sweeps, whose halo costs more where there are few tiles: with more warps a block, registers are spilled"

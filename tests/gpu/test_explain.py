@@ -31,7 +31,7 @@ def test_grids(function, n, options):
     given = np.ones(n * n, np.float32), np.ones((n, n), np.float32)
     (note,) = kernel.explain(*given).launches.values()
     kernel(*(qgraph.asarray(each, backend="cuda") for each in given))
-    (node,) = kernel._latest.executable._kernels.values()
+    (node,) = kernel._cache._latest.executable._kernels.values()
     shape = node.shape
     if function is one:
         assert note.startswith("one thread")
@@ -57,6 +57,6 @@ def test_reductions_have_no_more_blocks(n):
     assert len(notes) == 1
     most = int(notes[0].removeprefix("at most ").partition(" block")[0].replace(",", ""))
     kernel(qgraph.asarray(x, backend="cuda"))
-    grids = [node.shape.all_blocks for node in kernel._latest.executable._kernels.values() if node.code.reduces]
+    grids = [node.shape.all_blocks for node in kernel._cache._latest.executable._kernels.values() if node.code.reduces]
     assert len(grids) == 1
     assert 1 <= grids[0] <= most
