@@ -2063,6 +2063,65 @@ def type_tuples_of_two_lengths():
     return kernel, (floats(),)
 
 
+@bad(TYPES)
+def type_none_or_a_tuple():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            t = None
+            if i > 2:
+                t = (x[i], 2)
+            if t is not None:
+                y[i] = t[0]
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def tuples_of_two_lengths_in_branches():
+    def kernel(x, n):
+        if n > 3:
+            t = (1, 2)
+        else:
+            t = (3, 4, 5)
+        x[0] = t[0]
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def a_tuple_of_a_loop_without_iterations():
+    def kernel(x, n):
+        while n > 0:
+            t = (n, n + 1)
+            x[0] += t[0]
+            n -= 1
+        a, b = t
+        x[1] = a + b
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def a_tuple_in_place_of_none():
+    def kernel(x, n):
+        t = None
+        if n > 3:
+            t = (5, 6)
+        if t is not None:
+            x[0] = t[0]
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def tuples_of_two_lengths_in_a_tuple():
+    def kernel(x, n):
+        x[0] = n
+        return 1, (2, 3) if n > 3 else divmod(n, 2) if n > 2 else (n, 2, 3)
+
+    return kernel, (floats(), 4)
+
+
 @bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):

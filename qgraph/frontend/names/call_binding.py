@@ -14,11 +14,26 @@ from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, ScalarRef, SlotRef, StructRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_value
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ConstantType
 from qgraph.ir.trees import load
+from qgraph.language import Func
+
+
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
+    """The func, or the kernel as one, that a call calls, and the object it is a method of."""
+    bound = quietly_static(scope, node.func)
+    if isinstance(bound, BoundFunc):
+        assert isinstance(bound.function, Func)
+        return bound.function, bound.owner
+    if isinstance(bound, Value):
+        # A kernel in a kernel is its statements.
+        function = getattr(bound.value, "__qgraph_kernel__", bound.value)
+        if isinstance(function, Func):
+            return function, None
+    return None
 
 
 def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:

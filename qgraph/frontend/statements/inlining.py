@@ -6,6 +6,7 @@ import ast
 from collections.abc import Container, Sequence
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.desugar.made_tuples import gives_tuple, in_tuple, made_structure, makes_tuple
 from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
@@ -22,18 +23,16 @@ from qgraph.frontend.names.bindings import (
     Value,
     is_known_number,
 )
-from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
+from qgraph.frontend.names.call_binding import bind_call, callee, refuse_recursion, without_docstring
 from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.foreign_calls import fields_of, refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.region import Region, callee, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
+from qgraph.frontend.statements.region import Region, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
 from qgraph.frontend.statements.returns import (
     falls_through,
     lower_returns,
-    made_structure,
-    makes_tuple,
     place_of_result,
     returns_structure,
 )
@@ -248,6 +247,8 @@ def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
         return made_structure(scope, node.value) is not None or _is_computed(scope, node.value)
     if (view := view_word(scope, node)) is not None:
         return _is_computed(scope, view.array)
+    if isinstance(node, ast.Tuple):
+        return any(gives_tuple(scope, part) for part in node.elts)
     if not isinstance(node, ast.Call):
         return False
     return is_inlined(region.unit, scope, node) or returns_structure(region.unit, scope, node)
@@ -449,6 +450,9 @@ class _Calls(ast.NodeTransformer):
     def _before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
         """One of ``in_order``, with what comes behind it."""
         value = evaluated(self._region, self._scope, node) if named else self.visit(node)
+        if named:
+            statements, value = in_tuple(self._scope, value)
+            self._region.block(self._scope, statements)
         calls = calls_func(self._region.unit, self._scope, *rest)
         if rank(self._scope, value) and not calls:
             # Reductions, and new arrays, change nothing.

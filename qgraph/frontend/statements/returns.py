@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
-from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import known_object, rank
+from qgraph.frontend.desugar.made_tuples import is_divmod, made_structure
+from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
+from qgraph.frontend.names.call_binding import callee
 from qgraph.frontend.names.definite_assignment import always_fails, matches_all
-from qgraph.frontend.names.foreign_calls import fields_of, given_fields
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
-from qgraph.frontend.statements.region import callee
 from qgraph.ir.trees import assign, at_place, load, stored
-from qgraph.operations import vectors
-from qgraph.operations.table import is_one_of
-from qgraph.source import Span, as_written, nodes_of, standing_for
+from qgraph.source import Span, nodes_of, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -73,72 +68,6 @@ def value_of_result(scope: Scope, name: str) -> ast.expr:
     if found is None:
         return ast.copy_location(load(name), scope.source.tree)
     return standing_for(ast.copy_location(load(name), found), found)
-
-
-def makes_tuple(scope: Scope, value: ast.expr) -> bool:
-    """Whether ``value`` is written as a tuple, or makes a named tuple or a dataclass."""
-    if not isinstance(value, ast.Call):
-        return isinstance(value, ast.Tuple)
-    if not isinstance(value.func, (ast.Name, ast.Attribute)):
-        return False
-    try:
-        bound = scope.static(value.func)
-    except KernelSyntaxError:  # a name of the function itself: said where it is used
-        return False
-    cls = bound.value if isinstance(bound, Value) else None
-    if is_one_of(cls, (vectors.vec, vectors.mat)):
-        return True
-    return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
-
-
-def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.expr]] | None:
-    """The class, and its fields with their values, where ``value`` makes a named tuple or a dataclass.
-
-    Raises:
-        KernelSyntaxError: a field is given twice, or not at all.
-    """
-    if not isinstance(value, ast.Call) or not makes_tuple(scope, value):
-        return None
-    bound = scope.static(value.func)
-    cls = bound.value if isinstance(bound, Value) else None
-    if is_one_of(cls, (vectors.vec, vectors.mat)):
-        return _made_vector(scope, value, is_matrix=cls is vectors.mat)
-    assert isinstance(cls, type)
-    fields = fields_of(cls)
-    if fields is None:
-        return None
-    given = given_fields(scope, cls, fields, value)
-    return cls, {field: given[field] for field in fields}
-
-
-def _made_vector(scope: Scope, value: ast.Call, *, is_matrix: bool) -> tuple[type, dict[str, ast.expr]]:
-    """The class and the components of ``vec(a, b, c)``, the rows of ``mat((a, b), (c, d))``."""
-    parts = value.args
-    if is_matrix:
-        parts = [word(scope, vectors.vec, *each.elts) if isinstance(each, ast.Tuple) else each for each in parts]
-    if any(rank(scope, each) for each in parts):
-        raise scope.error(
-            f"`{as_written(value)}` is made of an array at kernel level",
-            value,
-            "write its components, qgraph.vec(x[0], x[1]), or make it in a loop",
-        )
-    lengths = {len(each.args) if isinstance(each, ast.Call) else 0 for each in parts} if is_matrix else {1}
-    if value.keywords or not 1 <= len(parts) <= vectors.MOST or len(lengths) != 1 or lengths == {0}:
-        raise scope.error(
-            f"`{as_written(value)}` is no vector or matrix at kernel level",
-            value,
-            "write its components out, as in qgraph.vec(0.0, 1.0) or qgraph.mat((1, 0), (0, 1)), or make it in a loop",
-        )
-    cls: Any = vectors.class_of((len(parts), *(lengths if is_matrix else ())))
-    placed = parts if is_matrix else [_as_float(each) for each in parts]
-    return cls, {field: at_place(part, value) for field, part in zip(cls._fields, placed, strict=True)}
-
-
-def _as_float(node: ast.expr) -> ast.expr:
-    """``node`` as a component, which is a float."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return standing_for(ast.copy_location(ast.Constant(float(node.value)), node), node)
-    return standing_for(ast.copy_location(ast.BinOp(node, ast.Mult(), ast.Constant(1.0)), node), node)
 
 
 def returns_structure(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
@@ -237,7 +166,7 @@ class _Returns:
             body = self._shape(value.body, name)
             return body if body.cls is not None else self._shape(value.orelse, name)
         if isinstance(value, ast.Call):
-            if name == _RESULT and known_object(self._scope, value.func) is divmod and not self._is_local(value.func):
+            if not self._is_local(value.func) and is_divmod(self._scope, value):
                 return Structure("", tuple, (Structure(f"{name}0"), Structure(f"{name}1")))
             made = _structure_of_call(self._frame.unit, self._scope, value)
             return Structure(name) if made is None else made.renamed(name)

@@ -92,6 +92,17 @@ _HINT_INDICES = "give one index for each axis of the array, or pass one with mor
 _TYPES_COMPARED = "types are compared while the kernel runs"
 _A_DTYPE = "the dtype of an array"
 _HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
+_UNIFORM = re.compile(r"UniTuple\(.* x (?P<length>\d+)\)")
+_OR_NONE = re.compile(r"is None on one path and")
+_TUPLES = re.compile(r"[Tt]uple.* on one path and|on one path and .*[Tt]uple")
+_HINT_TUPLES = "let it be a tuple of one class and length on each path"
+_HINT_OR_NONE = "give it a number, or a tuple as long, on each path; a flag beside it, found = False, tells what None does"
+_HINTS_BY_PATTERN = (
+    (messages.WITHOUT_AXES, _HINT_ELEMENT),
+    (_VECTOR_AS_SCALAR, _HINT_VECTOR),
+    (_OR_NONE, _HINT_OR_NONE),
+    (_TUPLES, _HINT_TUPLES),
+)
 _NO_VECTORS = re.compile(r"(can't resolve ufunc |no implementation of )(?P<name>\w+)\b( for types \[|\()(vec|mat)\d[^,]*")
 _TAKES_NO_VECTOR = "takes no vector"
 _HINT_NO_VECTOR = "write it by components: qgraph.vec(np.sqrt(v.x), np.sqrt(v.y)), v.x + v.y"
@@ -189,15 +200,14 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 
 
 def _hint(found: str) -> str:
-    if messages.WITHOUT_AXES.search(found):
-        return _HINT_ELEMENT
     no_number = _TAKES_NO.search(found)
     if no_number:
         return _HINTS_NO_NUMBER[no_number[1] or no_number[2]]
     if found == _ARRAY_AS_SCALAR or found.endswith(_STORED):
         return _HINT_ARRAY
-    if _VECTOR_AS_SCALAR.search(found):
-        return _HINT_VECTOR
+    for pattern, hint in _HINTS_BY_PATTERN:
+        if pattern.search(found):
+            return hint
     for end, hint in _HINTS_BY_END.items():
         if found.endswith(end):
             return hint
@@ -305,11 +315,28 @@ def _two_types(error: BaseException) -> str | None:
     match = None if _OWN_CODE.search(text) else messages.TWO_TYPES.search(text)
     if match:
         one, other = sorted((match["one"], match["other"]))
+        lengths = _tuple_length(one), _tuple_length(other)
+        if lengths[0] != lengths[1] and None not in lengths:
+            one, other = f"a tuple of {lengths[0]}", f"a tuple of {lengths[1]}"
         # What has no name of the user's has one of Numba's, which begins so.
         what = "a value" if match["name"].startswith("$") else f"`{match['name']}`"
         return f"{what} is {one} on one path and {other} on another"
     match = messages.TWO_RESULTS.search(text)
     return f"a function returns values of several types: {match['types']}" if match else None
+
+
+def _tuple_length(type_text: str) -> int | None:
+    """How many parts a tuple has; None for the type of anything else."""
+    match = _UNIFORM.fullmatch(type_text)
+    if match is not None:
+        return int(match["length"])
+    if not type_text.startswith("Tuple("):
+        return None
+    depth = commas = 0
+    for each in type_text.removeprefix("Tuple(").removesuffix(")"):
+        depth += (each == "(") - (each == ")")
+        commas += each == "," and depth == 0
+    return commas + 1
 
 
 def _of_several_types(found: str) -> str:
