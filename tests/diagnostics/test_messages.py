@@ -2159,10 +2159,39 @@ def different_elements_at_kernel_level():
 
 
 @bad(SYNTAX)
-def a_reversed_range():
-    def kernel(x):
-        for i in qgraph.serial(reversed(range(1, x.shape[0]))):
+def a_reversed_range_with_a_step_that_is_passed():
+    def kernel(x, step):
+        for i in qgraph.serial(reversed(range(1, x.shape[0], step))):
             x[i] += 1
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
+def a_reversed_range_with_a_name():
+    def kernel(x):
+        backwards = reversed(range(x.shape[0]))
+        for i in backwards:
+            x[i] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_reversed_array():
+    def kernel(x, y):
+        for v in reversed(x):
+            y[0] = v
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_reversed_tuple():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            for k in reversed((1, 2, 3)):
+                x[i] = x[i] * 2 + k
 
     return kernel, (floats(),)
 

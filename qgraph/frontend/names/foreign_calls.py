@@ -106,14 +106,19 @@ def _refuse_builtins(scope: Scope, callee: object, node: ast.Call, text: str) ->
 
 
 def refused_reversed(scope: Scope, node: ast.Call) -> KernelSyntaxError:
-    """The error for a call of ``reversed``, with the range that its own is from the end."""
+    """The error for a call of ``reversed`` that no loop goes over, or of what is no range."""
     match node.args:
-        case [ast.Call(func=ast.Name("range"), args=[stop])]:
-            hint = f"write `range({as_written(stop)} - 1, -1, -1)`"
-        case [ast.Call(func=ast.Name("range"), args=[start, stop])]:
-            hint = f"write `range({as_written(stop)} - 1, {as_written(start)} - 1, -1)`"
+        case [ast.Call(func=ast.Name("range"))]:
+            hint = (
+                "a loop goes over it, `for i in reversed(range(n))`, where its step is a literal and its start calls nothing; "
+                "else write it from its end, `range(n - 1, -1, -step)`"
+            )
+        case [ast.Tuple(elts=items)]:
+            hint = f"unroll it from its end: `qgraph.static({as_written(ast.Tuple(items[::-1], ast.Load()))})`"
+        case [ast.Name() | ast.Attribute() | ast.Subscript() as array]:
+            hint = f"an array is turned round by `{as_written(array)}[::-1]`"
         case _:
-            hint = "write a range from its end, `range(n - 1, -1, -1)`; an array is turned around by `x[::-1]`"
+            hint = "write a range from its end, `range(n - 1, -1, -1)`; an array is turned round by `x[::-1]`"
     return scope.error(f"`{as_written(node)}` is no range, and no array", node, hint)
 
 
