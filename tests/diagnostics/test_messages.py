@@ -90,6 +90,13 @@ def reciprocal(v):
     return 1 / v
 
 
+@qgraph.func
+def failing(v):
+    if v > 2:
+        raise ValueError("too much")
+    raise NotImplementedError("no such case")
+
+
 SYNTAX, TYPES, ARGUMENT = qgraph.KernelSyntaxError, qgraph.KernelTypeError, qgraph.ArgumentError
 RACE, BACKEND, BASE = qgraph.DataRaceError, qgraph.BackendError, qgraph.QGraphError
 
@@ -2120,6 +2127,24 @@ def tuples_of_two_lengths_in_a_tuple():
         return 1, (2, 3) if n > 3 else divmod(n, 2) if n > 2 else (n, 2, 3)
 
     return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def the_value_of_a_func_that_raises():
+    def kernel(x):
+        s = failing(x.shape[0])
+        x[0] = s
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def the_value_of_a_func_that_raises_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] if x[i] > 0 else failing(x[i])
+
+    return kernel, (floats(),)
 
 
 @bad(SYNTAX)

@@ -36,6 +36,7 @@ from qgraph.frontend.names.call_binding import (
     identity,
     is_fixed,
     refuse_recursion,
+    refuse_without_value,
     without_docstring,
 )
 from qgraph.frontend.names.definite_assignment import always_fails, names_assigned
@@ -395,6 +396,8 @@ class _Rewriter(ProgressResolution, VectorResolution):
         """A call of the copy of a func with what is compiled in of these arguments."""
         assert isinstance(function, Func)
         source = function.source
+        if node is not self.called:
+            refuse_without_value(self._scope, source, node)
         arguments = bind_call(self._scope, source, owner, node)
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():

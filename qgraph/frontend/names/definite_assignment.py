@@ -193,6 +193,57 @@ def always_fails(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value
 
 
+def falls_through(statements: Sequence[ast.stmt]) -> bool:
+    """Whether control may reach the end of a block."""
+    return all(_passes(node) for node in statements)
+
+
+def _passes(node: ast.stmt) -> bool:
+    match node:
+        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+            return False
+        case ast.Assert():
+            return not always_fails(node)
+        case ast.If():
+            return falls_through(node.body) or falls_through(node.orelse)
+        case ast.Match():
+            complete = any(matches_all(case.pattern) and case.guard is None for case in node.cases)
+            return not complete or any(falls_through(case.body) for case in node.cases)
+        case ast.While(test=ast.Constant(value=value)) if value:
+            return _breaks(node.body)
+        case ast.While() | ast.For():
+            return _breaks(node.body) or falls_through(node.orelse)
+        case _:
+            return True
+
+
+def _breaks(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a loop's body has a `break` of this loop."""
+    for node in statements:
+        if isinstance(node, ast.Break):
+            return True
+        blocks = [getattr(node, "orelse", [])]
+        if not isinstance(node, ast.For | ast.While):
+            blocks.append(getattr(node, "body", []))
+        blocks += [case.body for case in getattr(node, "cases", [])]
+        if any(_breaks(block) for block in blocks):
+            return True
+    return False
+
+
+def gives_value(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a `return` with a value may be reached in a block."""
+    for node in statements:
+        if isinstance(node, ast.Return):
+            return node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        blocks = [getattr(node, "body", []), getattr(node, "orelse", []), *(each.body for each in getattr(node, "cases", []))]
+        if any(gives_value(block) for block in blocks):
+            return True
+        if not _passes(node):
+            return False
+    return False
+
+
 class _Flow:
     """Forward data-flow analysis over statements: the set of names that are definitely assigned."""
 

@@ -9,6 +9,7 @@ from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.inference.host_expressions import host_test
 from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.names.bindings import Value
+from qgraph.frontend.names.definite_assignment import falls_through
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -17,7 +18,6 @@ from qgraph.frontend.statements.array_swaps import arrays_that_move, put_back
 from qgraph.frontend.statements.condition_tasks import decide, decide_test
 from qgraph.frontend.statements.inlining import evaluated
 from qgraph.frontend.statements.region import Region, header, merge, needs_region, statically
-from qgraph.frontend.statements.returns import falls_through
 from qgraph.frontend.statements.task_builder import small_task
 from qgraph.ir.program import Branch
 from qgraph.ir.trees import assign, call_of

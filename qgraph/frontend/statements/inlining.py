@@ -23,15 +23,14 @@ from qgraph.frontend.names.bindings import (
     Value,
     is_known_number,
 )
-from qgraph.frontend.names.call_binding import bind_call, callee, refuse_recursion, without_docstring
-from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.call_binding import bind_call, callee, refuse_recursion, without_docstring, without_value
+from qgraph.frontend.names.definite_assignment import falls_through, names_assigned
 from qgraph.frontend.names.foreign_calls import fields_of, refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.region import Region, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
 from qgraph.frontend.statements.returns import (
-    falls_through,
     lower_returns,
     place_of_result,
     returns_structure,
@@ -285,9 +284,7 @@ class _Calls(ast.NodeTransformer):
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
         if result is None:
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` returns nothing", self._scope.span(node), hint="give the func a `return`"
-            )
+            raise without_value(self._scope, found[0].source, node)
         name = self._name("call", node)
         self._scope.names[name] = result
         return _load(name, node)

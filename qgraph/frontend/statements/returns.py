@@ -12,7 +12,7 @@ from qgraph.frontend.desugar.made_tuples import is_divmod, made_structure
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
 from qgraph.frontend.names.call_binding import callee
-from qgraph.frontend.names.definite_assignment import always_fails, matches_all
+from qgraph.frontend.names.definite_assignment import always_fails, falls_through
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
@@ -251,44 +251,6 @@ def _structure_of(bound: StructRef, name: str) -> Structure:
     for k, child in enumerate(bound.children.values()):
         parts.append(_structure_of(child, f"{name}{k}") if isinstance(child, StructRef) else Structure(f"{name}{k}"))
     return Structure("", bound.type.cls, tuple(parts))
-
-
-def falls_through(statements: Sequence[ast.stmt]) -> bool:
-    """Whether control may reach the end of a block."""
-    return all(_passes(node) for node in statements)
-
-
-def _passes(node: ast.stmt) -> bool:
-    match node:
-        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
-            return False
-        case ast.Assert():
-            return not always_fails(node)
-        case ast.If():
-            return falls_through(node.body) or falls_through(node.orelse)
-        case ast.Match():
-            complete = any(matches_all(case.pattern) and case.guard is None for case in node.cases)
-            return not complete or any(falls_through(case.body) for case in node.cases)
-        case ast.While(test=ast.Constant(value=value)) if value:
-            return _breaks(node.body)
-        case ast.While() | ast.For():
-            return _breaks(node.body) or falls_through(node.orelse)
-        case _:
-            return True
-
-
-def _breaks(statements: Sequence[ast.stmt]) -> bool:
-    """Whether a loop's body has a `break` of this loop."""
-    for node in statements:
-        if isinstance(node, ast.Break):
-            return True
-        blocks = [getattr(node, "orelse", [])]
-        if not isinstance(node, LOOPS):
-            blocks.append(getattr(node, "body", []))
-        blocks += [case.body for case in getattr(node, "cases", [])]
-        if any(_breaks(block) for block in blocks):
-            return True
-    return False
 
 
 def _with_rest(node: ast.If, rest: list[ast.stmt]) -> ast.If:
