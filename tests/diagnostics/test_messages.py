@@ -2148,6 +2148,36 @@ def the_value_of_a_func_that_raises_in_a_loop():
 
 
 @bad(SYNTAX)
+def a_star_of_a_part_of_a_row():
+    def kernel(x, rows):
+        for i in range(x.shape[0]):
+            x[i] = np.hypot(*rows[i, :2])
+
+    return kernel, (floats(), np.ones((5, 3)))
+
+
+@bad(SYNTAX)
+def a_star_of_a_tuple_that_varies():
+    def kernel(x, n):
+        t = (1, 2, 3)
+        while n > 0:
+            t = (*t[1:], n)
+            n -= 1
+        return t
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def a_named_tuple_of_a_part_of_an_array():
+    def kernel(x, n):
+        pair = Both(*x[:n])
+        x[0] = pair.first
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -16,6 +16,12 @@ class Pair(NamedTuple):
     second: Any
 
 
+class Quaternion(NamedTuple):
+    w: Any
+    x: Any
+    y: Any
+
+
 @dataclass(frozen=True)
 class Both:
     first: Any
@@ -173,3 +179,58 @@ def in_turns(x, n):
 @pytest.mark.parametrize("n", [1, 2, 11])
 def test_tuples_get_their_name_in_branches(check, function, n):
     check(function, lambda: (np.arange(1, 7.0), n))
+
+
+@qgraph.func
+def weighed(a, b, c=0.5):
+    return a * 100 + b * 10 + c
+
+
+@qgraph.func
+def of_a_row(v):
+    return weighed(*v)
+
+
+def stars_in_loops(x, rows, n):
+    for i in range(x.shape[0]):
+        t = 1, i, n
+        if i > 2:
+            t = i, i, 3
+        d = rows[i] * 2
+        q = Pair(n, i)
+        v = Quaternion(*rows[i])
+        s = (*rows[i], *divmod(i, 2))
+        x[i] = weighed(*t) + weighed(*rows[i]) + weighed(*d) + weighed(*q) + of_a_row(rows[i]) + weighed(*v) + s[4] + max(*t)
+
+
+def stars_at_kernel_level(x, rows, n):
+    t = n, 2
+    u = (*t, 3)
+    v = rows[1]
+    x[0] = weighed(*u) + weighed(*rows[0]) + weighed(*v) + weighed(*rows.shape)
+    q = Quaternion(*rows[2])
+    h, rest = divmod(n, 7)
+    return q.w, Pair(*t), (h, *divmod(rest, 2), *rows[3])
+
+
+def stars_of_arguments(x, t, row):
+    for i in range(x.shape[0]):
+        x[i] = weighed(*t) + weighed(i, *row)
+
+
+@pytest.mark.parametrize("function", [stars_in_loops, stars_at_kernel_level])
+def test_stars_of_known_lengths_are_their_parts(check, function):
+    check(function, lambda: (np.arange(6.0), np.arange(18.0).reshape(6, 3), 11))
+
+
+@pytest.mark.parametrize("t", [(1, 2, 3), Quaternion(1.5, 2, 3), (1, 2)])
+def test_stars_of_arguments_are_their_parts(check, t):
+    check(stars_of_arguments, lambda: (np.arange(6.0), t, np.arange(2.0)))
+
+
+def test_each_length_of_a_row_is_compiled_for(rig):
+    kernel = rig.kernel(stars_of_arguments)
+    for row in (np.arange(2.0), np.arange(1.0), np.arange(2.0)):
+        rig.compare(kernel, lambda row=row: (np.arange(6.0), (1, 2), row.copy()))
+    with pytest.raises(qgraph.KernelSyntaxError, match="too many positional arguments"):
+        rig.run(kernel, np.arange(6.0), (1, 2), np.arange(3.0))

@@ -7,22 +7,29 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.inference.indexing import bounds_of, is_whole, word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, known_object, may_be_tuple, rank
 from qgraph.frontend.inference.stores import is_slice, may_change, refuse_changes
-from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
+from qgraph.frontend.names.bindings import LeafRef, Private, StructRef, ViewRef
+from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
-from qgraph.ir.trees import assign, at_place, load, parts_of
+from qgraph.ir.trees import assign, at_place, load, names_in, parts_of
 from qgraph.language import Func
 from qgraph.operations import intrinsics
+from qgraph.operations.table import is_one_of
 from qgraph.operations.vectors import Shape
 from qgraph.records import dataclass
 from qgraph.source import as_written, copied, nodes_of, standing_for
 
+# More arguments than anybody writes.
+_MOST_STARRED = 64
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
 
@@ -191,6 +198,105 @@ def _read(node: ast.expr) -> ast.expr:
         if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)):
             child.ctx = ast.Load()
     return found
+
+
+# --- `*` of what has a known length ---------------------------------------------------------------------------------------
+
+
+def with_stars(scope: Scope, unit: ProgramBuilder, node: _Tree, *, whole: bool = False) -> _Tree:
+    """A statement with the parts of tuples and rows in the place of `*t`, in calls and tuples, where their length is known.
+
+    ``whole``: also in the statements in it, of which names are not known yet.
+
+    Raises:
+        TailFound: it will be known when the kernel is compiled for that.
+    """
+    if not scope.asked(_has_stars, scope.source):
+        return node
+    result = copied(node)
+    _Stars(scope, unit, whole).generic_visit(result)
+    return result
+
+
+def _has_stars(source: SourceFunction) -> bool:
+    return any(isinstance(child, ast.Starred) for child in nodes_of(source.tree))
+
+
+class _Stars(ast.NodeTransformer):
+    def __init__(self, scope: Scope, unit: ProgramBuilder, whole: bool) -> None:
+        self._scope, self._unit = scope, unit
+        self._unknown = names_assigned(scope.source.tree.body) if whole else {}
+        self._whole = whole
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if not self._whole and isinstance(node, (ast.stmt, ast.match_case)):
+            return node
+        if not isinstance(node, (ast.Call, ast.Tuple)):
+            found: ast.AST = self.generic_visit(node)
+            return found
+        parts = node.args if isinstance(node, ast.Call) else node.elts
+        starred = any(isinstance(each, ast.Starred) for each in parts)
+        written = as_written(node) if starred else ""
+        self.generic_visit(node)
+        if starred:
+            parts[:] = [part for each in parts for part in self._parts(each)]
+            standing_for(node, node, written)
+        return node
+
+    def _parts(self, node: ast.expr) -> list[ast.expr]:
+        """What stands in the place of a part of a call or tuple: for `*t`, all that it gives, if that is known."""
+        if not isinstance(node, ast.Starred):
+            return [node]
+        value = node.value
+        if isinstance(value, ast.Tuple):
+            return value.elts
+        if any(name in self._unknown for name in names_in(value)) or may_change(self._scope, value):
+            known_rows = None
+        elif isinstance(value, ast.Attribute) and value.attr == "shape":
+            known_rows = rank(self._scope, value.value) or None
+        else:
+            known_rows = self._length(value)
+        count = _written_length(self._scope, value) if known_rows is None else known_rows
+        if count is None or count > _MOST_STARRED:
+            return [node]
+        return [at(ast.Subscript(copied(value), ast.Constant(k), ast.Load()), value) for k in range(count)]
+
+    def _length(self, value: ast.expr) -> int | None:
+        """How many elements a row has, and how many parts a tuple that is known."""
+        bound = quietly_static(self._scope, value)
+        if isinstance(bound, StructRef):
+            return len(bound.children) if issubclass(bound.type.cls, tuple) else None
+        is_row = isinstance(value, (ast.Name, ast.Subscript, ast.Attribute)) and rank(self._scope, value) == 1
+        return row_length(self._scope, self._unit, value) if is_row else None
+
+
+def _written_length(scope: Scope, value: ast.expr) -> int | None:
+    """How many parts the tuple ``value`` has: one that is made there, or a name that is assigned such tuples alone."""
+    if not isinstance(value, ast.Name):
+        is_pair = isinstance(value, ast.Call) and is_one_of(known_object(scope, value.func), (divmod, np.divmod))
+        return 2 if is_pair and not may_change(scope, value) and not rank(scope, value) else None
+    function = scope.source
+    places = names_assigned(function.tree.body).get(value.id, [])
+    given = [
+        child.value
+        for child in nodes_of(function.tree)
+        if isinstance(child, ast.Assign)
+        for target in child.targets
+        if isinstance(target, ast.Name) and target.id == value.id
+    ]
+    if value.id in function.signature.parameters or len(places) != len(given):
+        return None
+    lengths = {_made_length(scope, each) for each in given}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _made_length(scope: Scope, value: ast.expr) -> int | None:
+    made = known_object(scope, value.func) if isinstance(value, ast.Call) else None
+    if is_one_of(made, (divmod, np.divmod)):
+        return 2
+    if isinstance(made, type) and issubclass(made, tuple) and hasattr(made, "_fields"):
+        return len(made._fields)
+    return tuple_length(scope, value)
 
 
 # --- rows of which each element is taken by a loop -------------------------------------------------------------------------

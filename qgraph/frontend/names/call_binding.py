@@ -13,6 +13,7 @@ import numpy as np
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, ScalarRef, SlotRef, StructRef, Value, ViewAxis, ViewRef
 from qgraph.frontend.names.definite_assignment import falls_through, gives_value, names_assigned
+from qgraph.frontend.names.foreign_calls import refuse_stars
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_value
@@ -39,8 +40,7 @@ def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None
 
 def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:
     """The arguments of a call by parameter: the caller's expression, or what is known: a default, ``owner``, a ``Static``."""
-    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(k.arg is None for k in node.keywords):
-        raise scope.error("`*` and `**` cannot be used in this call", node, "write the arguments out")
+    refuse_stars(scope, node)
     positional: list[Any] = [*([] if owner is None else [owner]), *node.args]
     try:
         bound = source.signature.bind(*positional, **{str(k.arg): k.value for k in node.keywords})

@@ -183,6 +183,7 @@ def given_fields(scope: Scope, cls: type, fields: tuple[str, ...], node: ast.Cal
     Raises:
         KernelSyntaxError: a field is given twice, or not at all.
     """
+    refuse_stars(scope, node)
     given = dict(zip(fields, node.args, strict=False)) | {str(each.arg): each.value for each in node.keywords}
     defaults = {
         name: ast.copy_location(ast.Constant(each.default), node)
@@ -195,6 +196,25 @@ def given_fields(scope: Scope, cls: type, fields: tuple[str, ...], node: ast.Cal
             f"`{as_written(node)}` does not give each field of {cls.__name__} once", node, f"its fields are {', '.join(fields)}"
         )
     return given | defaults
+
+
+def refuse_stars(scope: Scope, node: ast.Call) -> None:
+    """Raise ``KernelSyntaxError`` where a call has a `*` or `**` in it: what has a known length has been written out."""
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            raise refused_star(scope, argument)
+    if any(keyword.arg is None for keyword in node.keywords):
+        raise scope.error("`**` cannot be used in this call", node, "write the arguments out")
+
+
+def refused_star(scope: Scope, node: ast.Starred) -> KernelSyntaxError:
+    """The error for a `*` of something whose length is not known."""
+    text = as_written(node.value)
+    return scope.error(
+        f"how many values `*{text}` gives is not known before the call",
+        node,
+        "write them out, t[0], t[1]; known are rows, `*x[i]`, shapes, and names that are given tuples of one length alone",
+    )
 
 
 def give_defaults(scope: Scope, cls: object, node: ast.Call) -> None:

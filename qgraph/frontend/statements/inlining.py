@@ -6,6 +6,7 @@ import ast
 from collections.abc import Container, Sequence
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.row_elements import with_stars
 from qgraph.frontend.desugar.made_tuples import gives_tuple, in_tuple, made_structure, makes_tuple
 from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
@@ -27,6 +28,7 @@ from qgraph.frontend.names.call_binding import bind_call, callee, refuse_recursi
 from qgraph.frontend.names.definite_assignment import falls_through, names_assigned
 from qgraph.frontend.names.foreign_calls import fields_of, refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.region import Region, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
@@ -54,12 +56,12 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
     region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
 
 
-def pruned(scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
+def pruned(unit: ProgramBuilder, scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
     """``tree`` without the branches that are dropped at compile time, as far as the start of the function decides them.
 
     What they return or assign is then nothing that the function does. Choices between tuples have become branches.
     """
-    tree = with_choices(tree, lambda value: makes_tuple(scope, value))
+    tree = with_choices(with_stars(scope, unit, tree, whole=True), lambda value: makes_tuple(scope, value))
     tree.body = _Pruning(scope, names_assigned(tree.body)).block(tree.body)
     return tree
 
@@ -105,7 +107,7 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | V
             found = f"`{as_written(argument)}` is no array of one dimension, and `{as_written(node.func)}` takes such"
             raise scope.error(found, argument, "pass a row, a column, or another part of one dimension")
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
-    tree = pruned(scope.of(source, names), source.tree)
+    tree = pruned(unit, scope.of(source, names), source.tree)
     frame = Frame(unit, tree, names)
     inner = scope.of(source, names, frame)
     unit.calling.append(function)

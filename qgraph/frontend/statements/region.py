@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
+from qgraph.frontend.bodies.row_elements import with_stars
 from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.desugar.index_lists import with_index_arrays
 from qgraph.frontend.desugar.made_tuples import gives_tuple, makes_tuple
@@ -94,7 +95,7 @@ class Region:
                 self._handle(scope, statement)
 
     def _handle(self, scope: Scope, statement: ast.stmt) -> None:
-        node = with_functions(scope, with_index_arrays(scope, statement))
+        node = with_functions(scope, with_index_arrays(scope, with_stars(scope, self.unit, statement)))
         node = as_store(scope, node) or node
         refuse_atomics_of_arrays(scope, node)
         handler = self._handlers.get(type(node))

@@ -13,6 +13,7 @@ from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
 from qgraph.frontend.names.call_binding import callee
 from qgraph.frontend.names.definite_assignment import always_fails, falls_through
+from qgraph.frontend.names.foreign_calls import refused_star
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
@@ -214,6 +215,9 @@ class _Returns:
     def _parts(self, value: ast.expr) -> tuple[type, list[ast.expr]] | None:
         """The class and the parts of a tuple, a shape, or a call of a named tuple or dataclass."""
         if isinstance(value, ast.Tuple):
+            for each in value.elts:
+                if isinstance(each, ast.Starred):
+                    raise refused_star(self._scope, each)
             return tuple, value.elts
         base = self._bound(value.value) if isinstance(value, ast.Attribute) and value.attr == "shape" else None
         ndim = rank(self._scope, value.value) if isinstance(value, ast.Attribute) and base is not None else 0
