@@ -2177,6 +2177,35 @@ def a_named_tuple_of_a_part_of_an_array():
     return kernel, (floats(), 2)
 
 
+# fmt: off
+@bad(TYPES)
+def type_a_test_before_its_statement_on_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > "a": x[i] = 1  # noqa: E701
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_statement_behind_its_test_on_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > 2: x[i] = np.hypot(x[i], "a")  # noqa: E701
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_one_of_several_statements_on_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > 2: x[i] = 1; x[i] = "a"  # noqa: E701, E702
+
+    return kernel, (floats(),)
+# fmt: on
+
+
 @bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):

@@ -171,7 +171,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except refused as error:
         functions = _functions(function, called)
         found = _unknown_global(error, functions) or _two_types(error) or _in_plain_words(_of_several_types(sentence(error)))
-        raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
+        raise KernelTypeError(found, _span(error, functions, found), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
         if not isinstance(ufunc, np.ufunc):
@@ -363,14 +363,17 @@ def _call(type_text: str, call: str) -> str:
     return f"{name}{arguments.strip()}"
 
 
-def _span(error: BaseException, functions: Sequence[Function]) -> Span:
-    """The innermost place in the user's source that Numba names, as a statement of the function it lies in."""
+def _span(error: BaseException, functions: Sequence[Function], found: str = "") -> Span:
+    """The innermost place in the user's source that Numba names, as a statement of the function it lies in.
+
+    ``found``, what is said of it, may tell which one on that line it is.
+    """
     for file, line in _places(error):
         # The first function is the outermost one, whose lines may be generated: the others know better.
         for function in (*functions[1:], functions[0]):
             tree = function.tree
             if _same_file(file, function.file) and tree.lineno <= line <= _last_line(tree):
-                return _statement_span(tree, function.file, line)
+                return _statement_span(tree, function.file, line, found)
         if not _NUMBA.search(file):
             return _line_span(os.path.abspath(file), line)
     tree = functions[0].tree
@@ -402,8 +405,18 @@ def _same_file(left: str, right: str) -> bool:
     return left == right or os.path.abspath(left) == os.path.abspath(right)
 
 
-def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
-    """The innermost statement that starts on ``line``, else the smallest one that covers it."""
+def _statement_span(tree: ast.FunctionDef, file: str, line: int, found: str) -> Span:
+    """The innermost statement that starts on ``line``, else the smallest one that covers it.
+
+    Of several on one line, `if c: x[i] = 1`, Numba does not say which: those that ``found`` fits, or all of them.
+    """
+    parts = _parts_of_line(tree, line)
+    if len(parts) > 1:
+        spans = [Span.of(each, file) for each in parts]
+        fitting = [span for each, span in zip(parts, spans, strict=True) if _fits(found, each, span)]
+        chosen = fitting or spans
+        first, last = min(chosen, key=lambda each: each.column), max(chosen, key=lambda each: each.end_column)
+        return Span(file, line, first.column, line, last.end_column)
     best: ast.stmt | None = None
     for node in nodes_of(tree):
         if not isinstance(node, ast.stmt) or node is tree:
@@ -416,9 +429,39 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
         return _line_span(file, line)
     if (best.lineno, best.end_col_offset) == (best.end_lineno, best.col_offset + 1):  # generated, for all of the line
         return _line_span(file, line)
-    # Of a compound statement what it tests, or goes over.
-    inside = getattr(best, "test", None) or getattr(best, "iter", None) or getattr(best, "subject", None)
-    return Span.of(inside if isinstance(best, ast.If | ast.While | ast.For | ast.Match) and inside else best, file)
+    return Span.of(_header(best) or best, file)
+
+
+def _parts_of_line(tree: ast.FunctionDef, line: int) -> list[ast.AST]:
+    """The simple statements that are on ``line`` alone, and what compound ones that start there test or go over, by place."""
+    parts: dict[tuple[int, int], ast.AST] = {}
+    for node in nodes_of(tree):
+        if not isinstance(node, ast.stmt) or node is tree or node.lineno != line:
+            continue
+        part = _header(node) or node
+        # What is generated for a header has its first column.
+        if part.lineno == part.end_lineno == line and (part.end_col_offset or 0) > part.col_offset + 1:
+            parts.setdefault((part.col_offset, part.end_col_offset or 0), part)
+    # What is generated has the place of a part of the user's statement.
+    inside = {(a, b) for a, b in parts for c, d in parts if (a, b) != (c, d) and c <= a and b <= d}
+    return [parts[place] for place in sorted(parts.keys() - inside)]
+
+
+def _fits(found: str, part: ast.AST, span: Span) -> bool:
+    """Whether ``found`` may be said of a statement or test: it assigns, or has the operator or function that is named."""
+    if found.endswith(_STORED):
+        targets = part.targets if isinstance(part, ast.Assign) else [part.target] if isinstance(part, ast.AugAssign) else []
+        return any(isinstance(each, ast.Subscript) for each in targets)
+    named = re.search(r"`(\S+)`", found)
+    text = linecache.getline(span.file, span.line).encode()[span.column : span.end_column].decode(errors="replace")
+    words = re.findall(r"\w+|[^\w\s()\[\],.]+", text)
+    return named is not None and (named[1] in words or f"{named[1]}=" in words)
+
+
+def _header(node: ast.stmt) -> ast.expr | None:
+    """What a compound statement tests, or goes over."""
+    found: ast.expr | None = getattr(node, "test", None) or getattr(node, "iter", None) or getattr(node, "subject", None)
+    return found if isinstance(node, ast.If | ast.While | ast.For | ast.Match) else None
 
 
 def _height(node: ast.AST) -> int:
