@@ -2207,6 +2207,18 @@ def type_one_of_several_statements_on_one_line():
 
 
 @bad(SYNTAX)
+def the_variable_of_a_loop_without_iterations_in_its_else():
+    def kernel(x, n):
+        for k in qgraph.serial(range(n)):
+            x[0] += 1
+        else:
+            s = k
+        return s
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -104,6 +104,8 @@ def check_private(
     names: Mapping[str, object] | None = None,
     written: Mapping[str, str] | None = None,
     earlier: Container[str] = (),
+    private: bool = True,
+    leaving: str = "",
 ) -> None:
     """Refuse a parallel loop in which a private name may be used before the iteration has assigned it.
 
@@ -114,12 +116,14 @@ def check_private(
         names: the globals of the body: inner loops over a range of constants may be known to run.
         written: how the user writes names of the body that are spelled otherwise in it.
         earlier: names, as the user writes them, that have a value before the loop: in order the first iteration has it.
+        private: it is the body of such a loop, and not statements of one thread.
+        leaving: the name that is set where nothing behind the statements runs.
 
     Raises:
         KernelSyntaxError: at the use, with the places of the assignments.
     """
     assigned = names_assigned(body)
-    flow = _Flow(assigned, file, runs=lambda node: _is_constant_range(node.iter, names or {}))
+    flow = _Flow(assigned, file, private=private, leaving=leaving, runs=lambda node: _is_constant_range(node.iter, names or {}))
     flow.written, flow.earlier = written or {}, earlier
     flow.block(body, frozenset(bound))
 
@@ -136,17 +140,24 @@ def _is_constant_range(node: ast.expr, names: Mapping[str, object]) -> bool:
 
 
 def surely_assigned(
-    statements: Sequence[ast.stmt], unassigned: Iterable[str], file: str, runs: Callable[[ast.For], bool]
+    statements: Sequence[ast.stmt], unassigned: Iterable[str], file: str, runs: Callable[[ast.For], bool], leaving: str
 ) -> frozenset[str]:
     """Those of ``unassigned`` that have a value after kernel-level ``statements``, before which they had none.
 
-    ``runs`` tells whether a loop has at least one iteration.
+    ``runs`` tells whether a loop has at least one iteration. Where ``leaving`` is set nothing behind them runs.
 
     Raises:
         KernelSyntaxError: one of them may be used before that.
     """
     assigned = _assigned_of(statements, unassigned)
-    state = _Flow(assigned, file, private=False, runs=runs).block(statements, frozenset())
+    state = _Flow(assigned, file, private=False, runs=runs, leaving=leaving).block(statements, frozenset())
+    return frozenset(assigned) & (state or frozenset())
+
+
+def assigned_behind(node: ast.stmt, names: Iterable[str], leaving: str) -> frozenset[str]:
+    """Those of ``names`` that each path through ``node`` assigns which leads out of it, and does not set ``leaving``."""
+    assigned = _assigned_of([node], names)
+    state = _Flow(assigned, "", exposed=set(), leaving=leaving).block([node], frozenset())
     return frozenset(assigned) & (state or frozenset())
 
 
@@ -255,8 +266,11 @@ class _Flow:
         private: bool = True,
         exposed: set[str] | None = None,
         runs: Callable[[ast.For], bool] = lambda _: False,
+        leaving: str = "",
     ) -> None:
         self.assigned = assigned
+        # The name that is true where the function has returned: all that follows is under a test of it.
+        self.leaving = leaving
         self.runs = runs
         self.file = file
         self.private = private
@@ -270,12 +284,22 @@ class _Flow:
 
     def block(self, statements: Sequence[ast.stmt], state: State) -> State:
         for statement in statements:
-            if state is None:
+            if state is None or (self.leaving and self._leaves(statement)):
                 return None
             state = getattr(self, f"visit_{type(statement).__name__}", self.children)(statement, state)
         return state
 
+    def _leaves(self, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Constant(value=True) | ast.Call(args=[ast.Constant(value=True)])
+            ):
+                return name == self.leaving
+        return False
+
     def visit_If(self, node: ast.If, state: frozenset[str]) -> State:
+        if isinstance(node.test, ast.Name) and node.test.id == self.leaving:
+            return self.block(node.orelse, state)
         then, other = self.test(node.test, state)
         return _meet(self.block(node.body, then), self.block(node.orelse, other))
 

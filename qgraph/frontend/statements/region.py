@@ -36,13 +36,13 @@ from qgraph.frontend.names.bindings import (
     ViewRef,
 )
 from qgraph.frontend.names.call_binding import bind_call, callee
-from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.definite_assignment import assigned_behind, names_assigned
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.copied_views import refuse_changed_copies
 from qgraph.frontend.statements.known_scalars import known_behind, known_in_block
-from qgraph.frontend.statements.returns import returns_structure
+from qgraph.frontend.statements.returns import RETURNED, returns_structure
 from qgraph.frontend.statements.serial_runs import SerialRun
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import Statement, Task, TaskStatement
@@ -52,6 +52,7 @@ from qgraph.operations.table import is_one_of
 from qgraph.records import dataclass
 from qgraph.source import Span, as_written, nodes_of
 
+_UNASSIGNED = "may be read before it is assigned"
 Handler = Callable[["Region", Scope, ast.stmt], None]
 
 
@@ -107,6 +108,8 @@ class Region:
             )
         with known_behind(self.unit, scope, node):
             handler(self, scope, node)
+        if isinstance(node, ast.While | ast.For) and not (isinstance(node, ast.For) and is_parallel_loop(scope, node)):
+            _know_assigned(scope, node)
         if self.unit.copies:
             self.flush()
             refuse_changed_copies(self.unit, scope, node, self._statements[self._looked_at :])
@@ -331,9 +334,7 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             )
         else:
             number = all(other is None or isinstance(other, ScalarRef) for other in found)
-            scope.names[name] = Poisoned(
-                f"{text} may be read before it is assigned", span, "assign it on every path that leads here", number
-            )
+            scope.names[name] = Poisoned(f"{text} {_UNASSIGNED}", span, "assign it on every path that leads here", number)
 
 
 def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
@@ -343,6 +344,15 @@ def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
     if any(isinstance(each, StructRef) for each in found):
         return "let it be a tuple of one class and length on each path, with the same arrays in it; or use it in the branches"
     return "only numbers can: use it in the branches"
+
+
+def _know_assigned(scope: Scope, node: ast.stmt) -> None:
+    """Behind a loop: a number that is assigned before each `break`, and in the `else`, which no branch by itself tells."""
+    frame = scope.frame
+    poisoned = [(name, bound) for name, bound in scope.names.items() if isinstance(bound, Poisoned) and bound.number]
+    missing = [name for name, bound in poisoned if bound.reason.endswith(_UNASSIGNED)]
+    if frame is not None and missing:
+        scope.names.update({name: frame.scalar(name) for name in assigned_behind(node, missing, RETURNED)})
 
 
 def header(scope: Scope, node: ast.AST) -> Span:

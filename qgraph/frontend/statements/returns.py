@@ -54,7 +54,7 @@ def lower_returns(
     lowered = lowering.block(statements, tail=True, in_loop=False)
     if not lowering.flagged:
         return lowered
-    return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
+    return [assign(RETURNED, ast.Constant(False), statements[0]), *lowered]
 
 
 def place_of_result(scope: Scope, name: str) -> Span:
@@ -94,7 +94,7 @@ def _never(_node: ast.For) -> bool:
     return False
 
 
-_RETURNED, _RESULT = f"{ADDED}returned", f"{ADDED}result"
+RETURNED, _RESULT = f"{ADDED}returned", f"{ADDED}result"
 
 
 class _Returns:
@@ -114,14 +114,19 @@ class _Returns:
             rest = list(statements[position + 1 :])
             if isinstance(node, ast.Return):
                 return [*result, *self._leave(node, tail, in_loop)]
-            if not _returns(node) or (isinstance(node, ast.For) and self._is_parallel(node)):
+            if isinstance(node, ast.For) and _returns(node) and self._is_parallel(node):
+                # Nothing leaves it early: what stands in its `else` comes behind it.
+                bare, behind = copy.copy(node), [*node.orelse, *rest]
+                bare.orelse = []
+                return [*result, bare, *self.block(behind, tail=tail, in_loop=in_loop)]
+            if not _returns(node):
                 result.append(node)
                 continue
             if in_loop:
                 # A return inside is a `break` already; one in an inner loop has left only that.
                 result.append(self._loop(node) if isinstance(node, LOOPS) else self._within(node, tail=False, in_loop=True))
                 if isinstance(node, LOOPS):
-                    result.append(at_place(ast.If(load(_RETURNED), [ast.Break()], []), node))
+                    result.append(at_place(ast.If(load(RETURNED), [ast.Break()], []), node))
                 continue
             if isinstance(node, ast.If) and (_always(node.body) or _always(node.orelse)):
                 return [*result, self._within(_with_rest(node, rest), tail=tail, in_loop=False)]
@@ -130,7 +135,7 @@ class _Returns:
             else:
                 result.append(self._within(node, tail=tail and not rest, in_loop=False))
             if rest:
-                result.append(unless(frozenset({_RETURNED}), self.block(rest, tail=tail, in_loop=False), rest[0]))
+                result.append(unless(frozenset({RETURNED}), self.block(rest, tail=tail, in_loop=False), rest[0]))
             return result
         return result
 
@@ -147,7 +152,7 @@ class _Returns:
         result = self._assignments(node)
         if in_loop or not tail:
             self.flagged = True
-            result.append(assign(_RETURNED, ast.Constant(True), node))
+            result.append(assign(RETURNED, ast.Constant(True), node))
         if in_loop:
             result.append(ast.copy_location(ast.Break(), node))
         return result or [ast.copy_location(ast.Pass(), node)]
