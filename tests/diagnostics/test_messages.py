@@ -2219,6 +2219,40 @@ def the_variable_of_a_loop_without_iterations_in_its_else():
 
 
 @bad(SYNTAX)
+def a_match_of_a_pair():
+    def kernel(x, n):
+        for i in range(x.shape[0]):
+            match (i, n):
+                case (1, k) if k > 2:
+                    x[i] = k
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
+def a_case_of_a_float():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            match x[i]:
+                case 0.5:
+                    x[i] = 1
+                case v if v > 3:
+                    x[i] = v
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_case_of_a_type():
+    def kernel(x, n):
+        match n:
+            case int():
+                x[0] = 1
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -117,6 +117,8 @@ _HINT_OF_VECTOR = (
 NO_TEXT = "is printed in a kernel"
 _HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), and whole arrays after the call"
 _TOO_LARGE = re.compile(r"Int value is too large: (?P<value>-?\d+)")
+_MATCHED = "kernels match integers"
+_HINT_MATCHED = "write `if` and `elif`, which compare numbers of any type: `if v == 0.5:`"
 _WIDE = "does not fit 64 bits"
 _HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or let numbers stay smaller"
 _TEXT_WITHOUT, _ARRAY_WITHOUT, _TUPLE_WITHOUT = (f"{what} {_WITHOUT}" for what in ("a text", "an array", "a tuple"))
@@ -142,6 +144,7 @@ _HINTS_BY_END = {
     _INDICES: _HINT_INDICES,
     NO_TEXT: _HINT_NO_TEXT,
     _WIDE: _HINT_WIDE,
+    _MATCHED: _HINT_MATCHED,
     _VALUES: _HINT_VALUES,
 }
 _HINTS_BY_START = {
