@@ -2253,6 +2253,15 @@ def a_case_of_a_type():
 
 
 @bad(SYNTAX)
+def another_function_of_rows_that_loops_lack():
+    def kernel(x, u):
+        for i in range(x.shape[0]):
+            x[i] = np.nanmedian(u[i])
+
+    return kernel, (floats(), np.ones((5, 3)))
+
+
+@bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -234,3 +234,37 @@ def test_each_length_of_a_row_is_compiled_for(rig):
         rig.compare(kernel, lambda row=row: (np.arange(6.0), (1, 2), row.copy()))
     with pytest.raises(qgraph.KernelSyntaxError, match="too many positional arguments"):
         rig.run(kernel, np.arange(6.0), (1, 2), np.arange(3.0))
+
+
+def joined_at_kernel_level(x, n):
+    t = (1, n) + divmod(n, 4)
+    u = t + (n,)
+    y = np.zeros((2,) + x.shape)
+    y[1] = x
+    z = (0.5,) * 3
+    x[:] = y[1] + z[2]
+    return u, tuple(range(1, 6, 2)), x.shape + (1,), tuple(t), (n, 2) + ((3, 4),)
+
+
+def joined_in_loops(x, n):
+    for i in range(x.shape[0]):
+        t = tuple(range(3)) + (i, n)
+        u = (i,) * 2 + x.shape
+        x[i] = t[2] * 100 + t[4] * 10 + u[1] + u[2]
+
+
+@pytest.mark.parametrize("function", [joined_at_kernel_level, joined_in_loops])
+@pytest.mark.parametrize("n", [2, 11])
+def test_tuples_are_joined(check, function, n):
+    check(function, lambda: (np.arange(6.0), n))
+
+
+def median(x):
+    s = np.sort(x)
+    return (s[(len(s) - 1) // 2] + s[len(s) // 2]) / 2
+
+
+@pytest.mark.parametrize("n", [1, 6, 7])
+def test_the_median_that_the_message_writes(rig, n):
+    x = np.random.default_rng(n).random(n)
+    assert rig.run(rig.kernel(median), x) == np.median(x)

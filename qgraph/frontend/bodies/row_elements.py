@@ -219,7 +219,16 @@ def with_stars(scope: Scope, unit: ProgramBuilder, node: _Tree, *, whole: bool =
 
 
 def _has_stars(source: SourceFunction) -> bool:
-    return any(isinstance(child, ast.Starred) for child in nodes_of(source.tree))
+    return any(map(_may_be_written, nodes_of(source.tree)))
+
+
+def _may_be_written(node: ast.AST) -> bool:
+    match node:
+        case ast.Starred() | ast.Call(func=ast.Name(id="tuple")):
+            return True
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mult(), right=right):
+            return any(isinstance(each, ast.Tuple) or getattr(each, "attr", "") == "shape" for each in (left, right))
+    return False
 
 
 class _Stars(ast.NodeTransformer):
@@ -231,6 +240,8 @@ class _Stars(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         if not self._whole and isinstance(node, (ast.stmt, ast.match_case)):
             return node
+        if isinstance(node, ast.BinOp | ast.Call) and _may_be_written(node):
+            return self._joined(node)
         if not isinstance(node, (ast.Call, ast.Tuple)):
             found: ast.AST = self.generic_visit(node)
             return found
@@ -243,13 +254,47 @@ class _Stars(ast.NodeTransformer):
             standing_for(node, node, written)
         return node
 
+    def _joined(self, node: ast.BinOp | ast.Call) -> ast.AST:
+        """A sum of tuples, one several times, and `tuple(t)`, as a tuple that is written out, if it is known."""
+        written = as_written(node)
+        self.generic_visit(node)
+        parts: list[ast.expr] | None = None
+        match node:
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                first, other = self._tuple(left), self._tuple(right)
+                parts = None if first is None or other is None else [*first, *other]
+            case ast.BinOp(left=ast.Tuple(elts=elements) as left, op=ast.Mult(), right=ast.Constant(value=int() as times)):
+                once = times < 2 or not may_change(self._scope, left)
+                parts = elements * times if once and len(elements) * times <= _MOST_STARRED else None
+            case ast.Call(func=func, args=[value], keywords=[]) if known_object(self._scope, func) is tuple:
+                parts = self._range(value) or self._tuple(value) or self._known_parts(value)
+        if parts is None or any(isinstance(each, ast.Starred) for each in parts):
+            return node
+        return standing_for(at_place(ast.Tuple([copied(each) for each in parts], ast.Load()), node), node, written)
+
+    def _tuple(self, node: ast.expr) -> list[ast.expr] | None:
+        """The parts of a tuple; None of a row, too, whose sum is another one."""
+        return node.elts if isinstance(node, ast.Tuple) else None if rank(self._scope, node) else self._known_parts(node)
+
+    def _range(self, node: ast.expr) -> list[ast.expr] | None:
+        """The integers of a range of literals."""
+        if not isinstance(node, ast.Call) or known_object(self._scope, node.func) is not range or node.keywords:
+            return None
+        bounds = [bound for each in node.args if (bound := constant_of(each)) is not None]
+        if len(bounds) < len(node.args) or not 1 <= len(bounds) <= 3 or bounds[2:] == [0]:
+            return None
+        found = range(*bounds)
+        return [ast.Constant(each) for each in found] if len(found) <= _MOST_STARRED else None
+
     def _parts(self, node: ast.expr) -> list[ast.expr]:
         """What stands in the place of a part of a call or tuple: for `*t`, all that it gives, if that is known."""
         if not isinstance(node, ast.Starred):
             return [node]
-        value = node.value
-        if isinstance(value, ast.Tuple):
-            return value.elts
+        found = node.value.elts if isinstance(node.value, ast.Tuple) else self._known_parts(node.value)
+        return [node] if found is None else found
+
+    def _known_parts(self, value: ast.expr) -> list[ast.expr] | None:
+        """The parts of a tuple or row that has a name, or is the pair of a division; None where they are not known."""
         if any(name in self._unknown for name in names_in(value)) or may_change(self._scope, value):
             known_rows = None
         elif isinstance(value, ast.Attribute) and value.attr == "shape":
@@ -258,7 +303,7 @@ class _Stars(ast.NodeTransformer):
             known_rows = self._length(value)
         count = _written_length(self._scope, value) if known_rows is None else known_rows
         if count is None or count > _MOST_STARRED:
-            return [node]
+            return None
         return [at(ast.Subscript(copied(value), ast.Constant(k), ast.Load()), value) for k in range(count)]
 
     def _length(self, value: ast.expr) -> int | None:
