@@ -2262,6 +2262,15 @@ def another_function_of_rows_that_loops_lack():
 
 
 @bad(SYNTAX)
+def an_outer_product_in_a_loop():
+    def kernel(a, x):
+        for i in range(x.shape[0]):
+            a[i] = np.outer(x[i], x[i])
+
+    return kernel, (np.ones((5, 3, 3)), np.ones((5, 3)))
+
+
+@bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):
         for i in range(x.shape[0]):

@@ -192,6 +192,14 @@ def item(node: ast.expr, place: Sequence[int]) -> ast.Subscript:
     return at(ast.Subscript(_read(base), inside, ast.Load()), node)
 
 
+def column(node: ast.expr, place: int) -> ast.Subscript:
+    """A column of a matrix, by its place there."""
+    found = item(node, (0, place))
+    assert isinstance(found.slice, ast.Tuple)
+    found.slice.elts[-2] = ast.Slice()
+    return found
+
+
 def _read(node: ast.expr) -> ast.expr:
     found = copied(node)
     for child in nodes_of(found):
