@@ -177,7 +177,7 @@ def _built(
     same = _representatives(aliases)
     overlapping = frozenset(frozenset(pair[:2]) for pair in aliases if pair[2] == "overlap")
     unit = ProgramBuilder(source.name, leaves, float_type, same, overlapping, _FUNCS, fronts)
-    tree = pruned(Scope(source, names, globals_), source.tree)
+    tree = pruned(unit, Scope(source, names, globals_), source.tree)
     frame = Frame(unit, tree)
     scope = Scope(source, names, globals_, frame)
     refuse_missing_arrays(scope, tree)

@@ -90,6 +90,13 @@ def reciprocal(v):
     return 1 / v
 
 
+@qgraph.func
+def failing(v):
+    if v > 2:
+        raise ValueError("too much")
+    raise NotImplementedError("no such case")
+
+
 SYNTAX, TYPES, ARGUMENT = qgraph.KernelSyntaxError, qgraph.KernelTypeError, qgraph.ArgumentError
 RACE, BACKEND, BASE = qgraph.DataRaceError, qgraph.BackendError, qgraph.QGraphError
 
@@ -2063,6 +2070,206 @@ def type_tuples_of_two_lengths():
     return kernel, (floats(),)
 
 
+@bad(TYPES)
+def type_none_or_a_tuple():
+    def kernel(x, y):
+        for i in range(x.shape[0]):
+            t = None
+            if i > 2:
+                t = (x[i], 2)
+            if t is not None:
+                y[i] = t[0]
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def tuples_of_two_lengths_in_branches():
+    def kernel(x, n):
+        if n > 3:
+            t = (1, 2)
+        else:
+            t = (3, 4, 5)
+        x[0] = t[0]
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def a_tuple_of_a_loop_without_iterations():
+    def kernel(x, n):
+        while n > 0:
+            t = (n, n + 1)
+            x[0] += t[0]
+            n -= 1
+        a, b = t
+        x[1] = a + b
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def a_tuple_in_place_of_none():
+    def kernel(x, n):
+        t = None
+        if n > 3:
+            t = (5, 6)
+        if t is not None:
+            x[0] = t[0]
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def tuples_of_two_lengths_in_a_tuple():
+    def kernel(x, n):
+        x[0] = n
+        return 1, (2, 3) if n > 3 else divmod(n, 2) if n > 2 else (n, 2, 3)
+
+    return kernel, (floats(), 4)
+
+
+@bad(SYNTAX)
+def the_value_of_a_func_that_raises():
+    def kernel(x):
+        s = failing(x.shape[0])
+        x[0] = s
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def the_value_of_a_func_that_raises_in_a_loop():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] if x[i] > 0 else failing(x[i])
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_star_of_a_part_of_a_row():
+    def kernel(x, rows):
+        for i in range(x.shape[0]):
+            x[i] = np.hypot(*rows[i, :2])
+
+    return kernel, (floats(), np.ones((5, 3)))
+
+
+@bad(SYNTAX)
+def a_star_of_a_tuple_that_varies():
+    def kernel(x, n):
+        t = (1, 2, 3)
+        while n > 0:
+            t = (*t[1:], n)
+            n -= 1
+        return t
+
+    return kernel, (floats(), 3)
+
+
+@bad(SYNTAX)
+def a_named_tuple_of_a_part_of_an_array():
+    def kernel(x, n):
+        pair = Both(*x[:n])
+        x[0] = pair.first
+
+    return kernel, (floats(), 2)
+
+
+# fmt: off
+@bad(TYPES)
+def type_a_test_before_its_statement_on_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > "a": x[i] = 1  # noqa: E701
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_a_statement_behind_its_test_on_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > 2: x[i] = np.hypot(x[i], "a")  # noqa: E701
+
+    return kernel, (floats(),)
+
+
+@bad(TYPES)
+def type_one_of_several_statements_on_one_line():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            if x[i] > 2: x[i] = 1; x[i] = "a"  # noqa: E701, E702
+
+    return kernel, (floats(),)
+# fmt: on
+
+
+@bad(SYNTAX)
+def the_variable_of_a_loop_without_iterations_in_its_else():
+    def kernel(x, n):
+        for k in qgraph.serial(range(n)):
+            x[0] += 1
+        else:
+            s = k
+        return s
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
+def a_match_of_a_pair():
+    def kernel(x, n):
+        for i in range(x.shape[0]):
+            match (i, n):
+                case (1, k) if k > 2:
+                    x[i] = k
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
+def a_case_of_a_float():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            match x[i]:
+                case 0.5:
+                    x[i] = 1
+                case v if v > 3:
+                    x[i] = v
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_case_of_a_type():
+    def kernel(x, n):
+        match n:
+            case int():
+                x[0] = 1
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
+def another_function_of_rows_that_loops_lack():
+    def kernel(x, u):
+        for i in range(x.shape[0]):
+            x[i] = np.nanmedian(u[i])
+
+    return kernel, (floats(), np.ones((5, 3)))
+
+
+@bad(SYNTAX)
+def an_outer_product_in_a_loop():
+    def kernel(a, x):
+        for i in range(x.shape[0]):
+            a[i] = np.outer(x[i], x[i])
+
+    return kernel, (np.ones((5, 3, 3)), np.ones((5, 3)))
+
+
 @bad(SYNTAX)
 def a_text_of_a_number():
     def kernel(x):
@@ -2100,10 +2307,39 @@ def different_elements_at_kernel_level():
 
 
 @bad(SYNTAX)
-def a_reversed_range():
-    def kernel(x):
-        for i in qgraph.serial(reversed(range(1, x.shape[0]))):
+def a_reversed_range_with_a_step_that_is_passed():
+    def kernel(x, step):
+        for i in qgraph.serial(reversed(range(1, x.shape[0], step))):
             x[i] += 1
+
+    return kernel, (floats(), 2)
+
+
+@bad(SYNTAX)
+def a_reversed_range_with_a_name():
+    def kernel(x):
+        backwards = reversed(range(x.shape[0]))
+        for i in backwards:
+            x[i] += 1
+
+    return kernel, (floats(),)
+
+
+@bad(SYNTAX)
+def a_reversed_array():
+    def kernel(x, y):
+        for v in reversed(x):
+            y[0] = v
+
+    return kernel, (floats(), floats())
+
+
+@bad(SYNTAX)
+def a_reversed_tuple():
+    def kernel(x):
+        for i in range(x.shape[0]):
+            for k in reversed((1, 2, 3)):
+                x[i] = x[i] * 2 + k
 
     return kernel, (floats(),)
 

@@ -814,3 +814,94 @@ def test_a_case_names_an_element_at_a_number_that_changes(rig):
     kernel = rig.kernel(numbers_that_change_in_what_is_matched)
     given = np.array([0, 5, 2, 3, 4, 3, 9]), np.array([5, 1, 2, 2, 7, 1, 1])
     assert kernel(*map(rig.device, given)) == kernel.reference(*given)
+
+
+def assigned_before_a_break_or_in_else(x, n):
+    for k in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        if x[0] > 3:
+            s = k
+            break
+    else:
+        s = 55
+    while True:
+        for i in range(x.shape[0]):
+            x[i] += 2
+        if x[0] > 9:
+            t = 2
+            break
+        if x[0] > 6:
+            t = 3
+            break
+    return s, t
+
+
+def returned_or_in_else(x, n):
+    for k in qgraph.serial(range(n)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        if x[0] > 3:
+            return k
+    else:
+        s = 55
+    for k in qgraph.serial(range(n)):
+        if x[1] > 4:
+            return k + 10
+        x[1] += 1
+    else:
+        t = 5
+    return s + t
+
+
+@qgraph.func
+def first_above(x, v):
+    for k in qgraph.serial(range(5)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        if x[0] > v:
+            return k
+    else:
+        s = 5
+    return s
+
+
+def returned_or_in_else_of_a_func(x, n):
+    return first_above(x, n), first_above(x, 100)
+
+
+def returned_in_else_of_a_parallel_loop(x, n):
+    for i in range(x.shape[0]):
+        x[i] += n
+    else:
+        s = 5
+        if n > 3:
+            return s, x[0]
+    return 7, x[1]
+
+
+def raised_in_else(x, n):
+    for k in qgraph.serial(range(n + 9)):
+        for i in range(x.shape[0]):
+            x[i] += 1
+        if x[0] > 3:
+            s = k
+            break
+    else:
+        raise ValueError("never above 3")
+    return s
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        assigned_before_a_break_or_in_else,
+        returned_or_in_else,
+        returned_or_in_else_of_a_func,
+        returned_in_else_of_a_parallel_loop,
+        raised_in_else,
+    ],
+)
+@pytest.mark.parametrize("n", [0, 2, 11])
+def test_names_that_else_assigns(check, function, n):
+    check(function, lambda: (np.arange(6.0), n))

@@ -32,6 +32,55 @@ def test_start_stop_and_any_step(check, lo, hi, step):
     check(steps, lambda: (*(poisoned(20) for _ in range(5)), 20, lo, hi, step))
 
 
+def from_the_end(x, y, bounds, n):
+    m = bounds[3]
+    for i in reversed(range(1, x.shape[0])):
+        x[i] = i
+    for i in range(x.shape[0]):
+        for k in reversed(range(bounds[i])):
+            for j in range(k, n)[::-1]:
+                x[i] = (x[i] * 2 + k * j) % 101
+        for k in reversed(range(bounds[i] - 3, n, 3)):
+            if k == 5:
+                break
+            x[i] = x[i] * 3 % 97 + k
+        else:
+            x[i] += 0.5
+        for k in reversed(range(n, -n, -4)):
+            x[i] = x[i] * 3 % 97 + k
+    for k in qgraph.serial(reversed(range(bounds[0], m, 2))):
+        for i in range(1, y.shape[0]):
+            y[i] = y[i] * 2 % 89 + k
+    for i in qgraph.serial(reversed(range(y.shape[0] - 1))):
+        y[i] = y[i + 1] * 3 % 83 + i
+    backwards = range(m)[::-1]
+    for k in qgraph.serial(backwards):
+        y[0] = y[0] * 2 % 79 + k
+    for k in qgraph.serial(backwards):
+        y[0] = y[0] * 2 % 79 + k
+
+
+@pytest.mark.parametrize("n", [-2, 0, 1, 7, 8])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8])
+def test_ranges_from_their_end(check, n, dtype):
+    check(from_the_end, lambda: (np.arange(6.0), np.arange(6.0), np.array([3, 4, 5, 6, 7, 8], dtype), n))
+
+
+@qgraph.func
+def counted(k):
+    k[0] += 1
+    return 5
+
+
+def bounds_that_count(x, k):
+    for i in qgraph.serial(reversed(range(counted(k)))):
+        x[i] = x[i] * 2 + k[0]
+
+
+def test_bounds_of_a_range_from_its_end_are_computed_once(check):
+    check(bounds_that_count, lambda: (np.arange(6.0), np.zeros(1, int)))
+
+
 def lengths(x, lo, hi, step):
     n = len(range(lo, hi, step))
     for i in range(x.shape[0]):

@@ -226,3 +226,49 @@ def lists_at_kernel_level(x, n):
 @pytest.mark.parametrize("function", [lists_in_iterations, lists_at_kernel_level])
 def test_lists_that_are_read_where_they_stand(check, function, n):
     check(function, lambda: (np.arange(12.0).reshape(4, 3), n))
+
+
+def rows_times_matrices(x, a, y):
+    for i in range(x.shape[0]):
+        x[i] = x[i] @ a[i]
+    for i in range(x.shape[0]):
+        d = x[i] - y[i]
+        p = d @ a[0]
+        u, v, w = (p * 2) @ a[i]
+        m = a[i]
+        y[i] = p @ m
+        y[i, 0] += u - v * w
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.complex128])
+def test_rows_times_matrices(check, dtype):
+    numbers = np.random.default_rng(5).integers(-3, 4, 60).astype(dtype)
+    check(
+        rows_times_matrices,
+        lambda: (numbers[:12].reshape(4, 3).copy(), numbers[12:48].reshape(4, 3, 3), numbers[48:].reshape(4, 3).copy()),
+    )
+
+
+def rows_times_wide_matrices(x, a, y):
+    for i in range(x.shape[0]):
+        y[i] = x[i] @ a[i]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_rows_times_matrices_that_are_not_square(check, columns):
+    x, a = np.arange(12, dtype=np.float32).reshape(4, 3), np.arange(12.0 * columns).reshape(4, 3, columns)
+    check(rows_times_wide_matrices, lambda: (x, a, np.zeros((4, columns))))
+
+
+def an_outer_product_by_rows(x, y, a, det):
+    for i in range(x.shape[0]):
+        for j in range(len(x[i])):
+            a[i, j] += x[i, j] * y[i]
+        m = a[i]
+        c = np.cross(m[1], m[2])
+        det[i] = np.dot(m[0], c)
+
+
+def test_what_messages_write_for_outer_products_and_determinants(check):
+    rows = np.arange(12.0).reshape(4, 3)
+    check(an_outer_product_by_rows, lambda: (rows, rows[::-1].copy(), np.eye(3) * np.ones((4, 1, 1)), np.zeros(4)))

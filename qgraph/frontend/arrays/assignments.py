@@ -20,19 +20,17 @@ from qgraph.frontend.bodies.progress import check_progress, is_progress
 from qgraph.frontend.bodies.row_elements import row_parts
 from qgraph.frontend.bodies.vectors import may_be_vector
 from qgraph.frontend.desugar.augmented_assignment import as_assignment
+from qgraph.frontend.desugar.made_tuples import choice_of_tuples, divided, made_structure
 from qgraph.frontend.inference.elementwise import check_in_place
 from qgraph.frontend.inference.ranks import is_selection, known_object, rank
 from qgraph.frontend.inference.stores import is_in_place, is_slice, ufunc_at, updates_only_element
-from qgraph.frontend.names.bindings import (
-    Value,
-)
+from qgraph.frontend.names.bindings import Poisoned, Value
+from qgraph.frontend.names.call_binding import callee
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.scope import Scope
-from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.inlining import bind_value, call_func, evaluated, has_calls, in_order
 from qgraph.frontend.statements.node_statements import node_statement
-from qgraph.frontend.statements.region import Region, callee, calls_func
-from qgraph.frontend.statements.returns import made_structure
+from qgraph.frontend.statements.region import Region, calls_func
 from qgraph.frontend.syntax import unsupported_functions
 from qgraph.ir.trees import at_place, index_with, load, parts_of, stored
 from qgraph.nodes.registry import statement_of_word
@@ -59,7 +57,7 @@ def assign(region: Region, scope: Scope, node: ast.Assign) -> None:
         _to_slices(region, scope, node)
         return
     if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.IfExp):
-        chosen = _choice_of_tuples(scope, node.targets[0], node.value)
+        chosen = choice_of_tuples(scope, node.targets[0], node.value)
         if chosen:
             region.block(scope, chosen)
             return
@@ -87,7 +85,8 @@ def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
     made = len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and not isinstance(node.value, ast.Call)
     # A new array has a type, which its numbers tell before they are kernel scalars.
     named = any(isinstance(target, ast.Name) for target in node.targets)
-    value = _divided(region, scope, node.value) if named else node.value
+    statements, value = divided(scope, node.value) if named else ([], node.value)
+    region.block(scope, statements)
     if not made or not rank(scope, value):
         value = evaluated(region, scope, grids(scope, with_named_places(region, scope, value)))
     for target in node.targets:
@@ -99,16 +98,6 @@ def _to_names(region: Region, scope: Scope, node: ast.Assign) -> None:
             _to_elements(region, scope, ast.copy_location(ast.Assign([target], value), node))
         else:
             raise _no_target(scope, target)
-
-
-def _divided(region: Region, scope: Scope, value: ast.expr) -> ast.expr:
-    """``value``; of `divmod(n, m)` the tuple of names for its two numbers."""
-    if not isinstance(value, ast.Call) or known_object(scope, value.func) is not divmod or rank(scope, value):
-        return value
-    names = [f"{ADDED}divided{k}_{value.lineno}_{value.col_offset}" for k in range(2)]
-    target = ast.Tuple([standing_for(stored(name), value) for name in names], ast.Store())
-    assign(region, scope, at_place(ast.Assign([target], value), value))
-    return at_place(ast.Tuple([standing_for(load(name), value) for name in names], ast.Load()), value)
 
 
 def _has_arrays(scope: Scope, value: ast.expr) -> bool:
@@ -140,36 +129,6 @@ def _refuse_slices_in_tuples(scope: Scope, node: ast.Assign) -> None:
             found,
             "write one statement for each part of an array",
         )
-
-
-def _choice_of_tuples(scope: Scope, target: ast.Name, value: ast.IfExp) -> list[ast.stmt]:
-    """``t = (1, 2) if c else (3, 4)``: an `if` that assigns each part, and the tuple of them; nothing for other choices."""
-    if known_test(scope, value.test) is not None:
-        return []
-    both = (value.body, value.orelse)
-    if any(made_structure(scope, each) is not None for each in both):
-        raise scope.error(
-            f"`{as_written(value)}` chooses between named tuples or dataclasses",
-            value,
-            "write an `if` that makes one on each path",
-        )
-    tuples = [each for each in both if isinstance(each, ast.Tuple)]
-    if not tuples:
-        return []
-    if len(tuples) < 2 or len(tuples[0].elts) != len(tuples[1].elts):
-        raise scope.error(
-            f"`{as_written(value)}` is not a tuple of one length",
-            value,
-            "write as many values for both cases: t = (1, 2) if c else (3, 4)",
-        )
-    names = [f"{ADDED}choice{k}_{value.lineno}_{value.col_offset}" for k in range(len(tuples[0].elts))]
-    branches: list[list[ast.stmt]] = []
-    for each in tuples:
-        stores = [standing_for(stored(name), part) for name, part in zip(names, each.elts, strict=True)]
-        branches.append([at_place(ast.Assign([ast.Tuple([*stores], ast.Store())], each), each)])
-    loads = [standing_for(load(name), target, f"{target.id}[{k}]") for k, name in enumerate(names)]
-    whole = ast.Tuple([*loads], ast.Load())
-    return [at_place(ast.If(value.test, *branches), value), at_place(ast.Assign([target], whole), target)]
 
 
 def annotated(region: Region, scope: Scope, node: ast.AnnAssign) -> None:
@@ -335,6 +294,9 @@ def _unpacked(region: Region, scope: Scope, target: ast.Tuple, value: ast.expr) 
     if parts is not None and len(parts) != len(target.elts):
         raise scope.error(f"{len(parts)} values for {len(target.elts)} names", value, "unpack as many as there are")
     if parts is None and (rank(scope, value) or not isinstance(value, ast.Call)):
+        bound = scope.lookup(value) if isinstance(value, ast.Name) else None
+        if isinstance(bound, Poisoned):
+            raise scope.error(bound.reason, value, bound.hint)
         hint = "unpack a tuple, a shape, a row of an argument, or what a func returns"
         numbers = isinstance(value, ast.Call) and unsupported_functions.of_numbers(known_object(scope, value.func))
         raise scope.error(f"`{as_written(value)}` cannot be unpacked at kernel level", value, numbers or hint)

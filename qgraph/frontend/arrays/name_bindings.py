@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from qgraph.frontend.desugar.made_tuples import made_structure
 from qgraph.frontend.inference.host_expressions import binding, settled
 from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.inference.stores import refuse_element_array
@@ -27,7 +28,6 @@ from qgraph.frontend.names.program_builder import SHARED
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.statements.inlining import held_range
 from qgraph.frontend.statements.region import Region
-from qgraph.frontend.statements.returns import made_structure
 from qgraph.frontend.statements.temporaries import temporary
 from qgraph.ir.argument_types import StructType
 from qgraph.records import dataclass
@@ -125,7 +125,7 @@ def held_parts(region: Region, scope: Scope, parts: list[ast.expr]) -> list[ast.
         name = f".held{k}_{part.lineno}_{part.col_offset}"
         loads.append(_name(name, part, ast.Load()))
         stores.append(_name(name, part, ast.Store()))
-    _bind(region, scope, [*zip(stores, parts, strict=True)])
+    bind_all(region, scope, [*zip(stores, parts, strict=True)])
     return loads
 
 
@@ -211,6 +211,8 @@ def _check_rebinding(scope: Scope, name: ast.Name, bound: Binding) -> None:
         hint = (
             "keep a mask of what is left of the array, or its length: part = x[:n][mask], x[: len(part)] = part, n = len(part)"
         )
+    if isinstance(bound, StructRef):
+        hint = "let it be a tuple of one class and length from the start, with the same arrays in it; or use another name here"
     raise scope.error(
         f"`{as_written(name)}` is bound again inside a device loop or branch, to something that is no number", name, hint
     )

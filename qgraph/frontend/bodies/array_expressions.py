@@ -88,6 +88,11 @@ def _refuse_uncertain(scope: Scope, node: ast.Call) -> None:
 
 
 def _not_in_loops(scope: Scope, node: ast.Call) -> KernelSyntaxError:
+    bound = known(scope, node.func)
+    if getattr(getattr(bound, "value", None), "__name__", "") in ("median", "quantile", "percentile"):
+        middle = "the median is (s[(len(s) - 1) // 2] + s[len(s) // 2]) / 2"
+        hint = f"at kernel level sort the elements, s = np.sort(x), and take some of them: {middle}"
+        raise scope.error(f"`{as_written(node)}` is none of the functions of arrays that kernels have", node, hint)
     return scope.error(
         f"`{as_written(node)}` is a function of arrays that loops do not have",
         node,

@@ -166,8 +166,9 @@ class ArrayResolution(ValueResolution):
     def made_array(self, node: ast.Assign) -> list[ast.stmt] | None:
         """What stands for a statement that makes an array for the iteration; None for any other."""
         match node:
-            case ast.Assign(targets=[ast.Subscript()], value=ast.BinOp(op=ast.MatMult(), left=left)) if (
-                rank(self._scope, left) == 2
+            case ast.Assign(targets=[ast.Subscript()], value=ast.BinOp(left=left, op=ast.MatMult(), right=right)) if 2 in (
+                rank(self._scope, left),
+                rank(self._scope, right),
             ):
                 # What is assigned may be read for other elements.
                 name = f"_product{node.lineno}_{node.col_offset}"

@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
-from qgraph.frontend.bodies.row_elements import item, last_axes, row_length
+from qgraph.frontend.bodies.row_elements import column, item, last_axes, row_length
 from qgraph.frontend.bodies.row_overlaps import origin
 from qgraph.frontend.inference.array_dtypes import element_type
 from qgraph.frontend.inference.elementwise import Elementwise, array_operands
@@ -174,20 +174,25 @@ def _computed(scope: Scope, unit: ProgramBuilder, parts: list[ast.expr], stem: s
 
 
 def _product(scope: Scope, unit: ProgramBuilder, node: ast.BinOp) -> RowValues | None:
-    """A matrix of an array times a row, one dot product for each row of the matrix."""
-    left, right, ranks = node.left, node.right, dict[ast.expr, int]()
-    found = last_axes(scope, unit, left) if (rank(scope, left), rank(scope, right, ranks)) == (2, 1) else None
+    """A matrix of an array times a row, one dot product for each row of the matrix; or a row times one, for each column."""
+    ranks = dict[ast.expr, int]()
+    both = rank(scope, node.left, ranks), rank(scope, node.right, ranks)
+    matrix, row = (node.left, node.right) if both == (2, 1) else (node.right, node.left)
+    found = last_axes(scope, unit, matrix) if both in ((2, 1), (1, 2)) else None
     # A sum of booleans is another one.
-    if found is None or not is_place(scope, left) or element_type(scope, left) == np.bool_:
+    if found is None or not is_place(scope, matrix) or element_type(scope, matrix) == np.bool_:
         return None
-    if not _computes(scope, right, ranks) or may_change(scope, node):
+    if not _computes(scope, row, ranks) or may_change(scope, node):
         return None
     if len(found.tail) < 2 and found.path:
         raise TailFound(found.path, 2)
-    lengths = {row_length(scope, unit, each) for each in array_operands(scope, right, ranks)}
-    if len(found.tail) < 2 or lengths != {found.tail[-1]} or max(found.tail[-2:]) > vectors.MOST:
+    lengths = {row_length(scope, unit, each) for each in array_operands(scope, row, ranks)}
+    along = -1 if matrix is node.left else -2
+    if len(found.tail) < 2 or lengths != {found.tail[along]} or max(found.tail[-2:]) > vectors.MOST:
         return None
-    return RowValues([], [word(scope, np.dot, item(left, (k,)), right) for k in range(found.tail[-2])])
+    if matrix is node.left:
+        return RowValues([], [word(scope, np.dot, item(matrix, (k,)), row) for k in range(found.tail[-2])])
+    return RowValues([], [word(scope, np.dot, row, column(matrix, k)) for k in range(found.tail[-1])])
 
 
 def _converted(scope: Scope, node: ast.expr) -> tuple[ast.expr, np.dtype[np.generic]] | None:

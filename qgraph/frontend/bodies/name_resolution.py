@@ -16,6 +16,7 @@ from qgraph.errors import KernelSyntaxError, error_raised
 from qgraph.frontend.bodies.array_expressions import array_of, looks_at_arrays
 from qgraph.frontend.bodies.local_arrays import is_local, rebound
 from qgraph.frontend.bodies.progress import ProgressResolution
+from qgraph.frontend.bodies.row_elements import with_stars
 from qgraph.frontend.bodies.rows import RowFunction
 from qgraph.frontend.bodies.tuples_of_vectors import Kind
 from qgraph.frontend.bodies.value_resolution import Divisors, ResolvedNames, at, binary, product
@@ -36,10 +37,11 @@ from qgraph.frontend.names.call_binding import (
     identity,
     is_fixed,
     refuse_recursion,
+    refuse_without_value,
     without_docstring,
 )
 from qgraph.frontend.names.definite_assignment import always_fails, names_assigned
-from qgraph.frontend.names.foreign_calls import by_position, give_defaults, one_limit, refuse_callee
+from qgraph.frontend.names.foreign_calls import by_position, give_defaults, one_limit, refuse_callee, refused_star
 from qgraph.frontend.names.function_frame import ADDED, occurrences
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import bind_items, constant_of, is_static_call, known_test, static_items, static_value
@@ -300,7 +302,7 @@ class _Rewriter(ProgressResolution, VectorResolution):
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
-            result += self.statement(statement)
+            result += self.statement(with_stars(self._scope, self._body.unit, statement))
         return result
 
     # --- calls ---------------------------------------------------------------------------------------------------------
@@ -389,12 +391,14 @@ class _Rewriter(ProgressResolution, VectorResolution):
         return node
 
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
-        raise self._scope.error("`*` cannot be used here", node, "write the elements out")
+        raise refused_star(self._scope, node)
 
     def _device_call(self, function: object, owner: StructRef | Value | None, node: ast.Call) -> ast.expr:
         """A call of the copy of a func with what is compiled in of these arguments."""
         assert isinstance(function, Func)
         source = function.source
+        if node is not self.called:
+            refuse_without_value(self._scope, source, node)
         arguments = bind_call(self._scope, source, owner, node)
         fixed: dict[str, Binding] = {}
         for parameter, argument in arguments.items():

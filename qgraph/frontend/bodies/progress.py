@@ -82,9 +82,13 @@ def _is_positive(node: ast.expr) -> bool:
 class ProgressResolution(ValueResolution):
     """Rewrites statements that tell the progress."""
 
+    # The call that is a statement: nobody takes its value.
+    called: ast.expr | None = None
+
     def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
         """What publishes a row, in the place of such a statement; any other statement stays what it is."""
         if not is_progress(self._scope, node.value):
+            self.called = node.value
             self.generic_visit(node)
             return node
         assert isinstance(node.value, ast.Call)

@@ -7,22 +7,29 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from qgraph.frontend.bodies.value_resolution import at
 from qgraph.frontend.inference.indexing import bounds_of, is_whole, word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, known_object, may_be_tuple, rank
 from qgraph.frontend.inference.stores import is_slice, may_change, refuse_changes
-from qgraph.frontend.names.bindings import LeafRef, Private, ViewRef
+from qgraph.frontend.names.bindings import LeafRef, Private, StructRef, ViewRef
+from qgraph.frontend.names.definite_assignment import names_assigned
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import constant_of
+from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
-from qgraph.ir.trees import assign, at_place, load, parts_of
+from qgraph.ir.trees import assign, at_place, load, names_in, parts_of
 from qgraph.language import Func
 from qgraph.operations import intrinsics
+from qgraph.operations.table import is_one_of
 from qgraph.operations.vectors import Shape
 from qgraph.records import dataclass
 from qgraph.source import as_written, copied, nodes_of, standing_for
 
+# More arguments than anybody writes.
+_MOST_STARRED = 64
 _Tree = TypeVar("_Tree", bound=ast.AST)
 
 
@@ -185,12 +192,164 @@ def item(node: ast.expr, place: Sequence[int]) -> ast.Subscript:
     return at(ast.Subscript(_read(base), inside, ast.Load()), node)
 
 
+def column(node: ast.expr, place: int) -> ast.Subscript:
+    """A column of a matrix, by its place there."""
+    found = item(node, (0, place))
+    assert isinstance(found.slice, ast.Tuple)
+    found.slice.elts[-2] = ast.Slice()
+    return found
+
+
 def _read(node: ast.expr) -> ast.expr:
     found = copied(node)
     for child in nodes_of(found):
         if isinstance(child, (ast.Name, ast.Subscript, ast.Attribute)):
             child.ctx = ast.Load()
     return found
+
+
+# --- `*` of what has a known length ---------------------------------------------------------------------------------------
+
+
+def with_stars(scope: Scope, unit: ProgramBuilder, node: _Tree, *, whole: bool = False) -> _Tree:
+    """A statement with the parts of tuples and rows in the place of `*t`, in calls and tuples, where their length is known.
+
+    ``whole``: also in the statements in it, of which names are not known yet.
+
+    Raises:
+        TailFound: it will be known when the kernel is compiled for that.
+    """
+    if not scope.asked(_has_stars, scope.source):
+        return node
+    result = copied(node)
+    _Stars(scope, unit, whole).generic_visit(result)
+    return result
+
+
+def _has_stars(source: SourceFunction) -> bool:
+    return any(map(_may_be_written, nodes_of(source.tree)))
+
+
+def _may_be_written(node: ast.AST) -> bool:
+    match node:
+        case ast.Starred() | ast.Call(func=ast.Name(id="tuple")):
+            return True
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mult(), right=right):
+            return any(isinstance(each, ast.Tuple) or getattr(each, "attr", "") == "shape" for each in (left, right))
+    return False
+
+
+class _Stars(ast.NodeTransformer):
+    def __init__(self, scope: Scope, unit: ProgramBuilder, whole: bool) -> None:
+        self._scope, self._unit = scope, unit
+        self._unknown = names_assigned(scope.source.tree.body) if whole else {}
+        self._whole = whole
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if not self._whole and isinstance(node, (ast.stmt, ast.match_case)):
+            return node
+        if isinstance(node, ast.BinOp | ast.Call) and _may_be_written(node):
+            return self._joined(node)
+        if not isinstance(node, (ast.Call, ast.Tuple)):
+            found: ast.AST = self.generic_visit(node)
+            return found
+        parts = node.args if isinstance(node, ast.Call) else node.elts
+        starred = any(isinstance(each, ast.Starred) for each in parts)
+        written = as_written(node) if starred else ""
+        self.generic_visit(node)
+        if starred:
+            parts[:] = [part for each in parts for part in self._parts(each)]
+            standing_for(node, node, written)
+        return node
+
+    def _joined(self, node: ast.BinOp | ast.Call) -> ast.AST:
+        """A sum of tuples, one several times, and `tuple(t)`, as a tuple that is written out, if it is known."""
+        written = as_written(node)
+        self.generic_visit(node)
+        parts: list[ast.expr] | None = None
+        match node:
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                first, other = self._tuple(left), self._tuple(right)
+                parts = None if first is None or other is None else [*first, *other]
+            case ast.BinOp(left=ast.Tuple(elts=elements) as left, op=ast.Mult(), right=ast.Constant(value=int() as times)):
+                once = times < 2 or not may_change(self._scope, left)
+                parts = elements * times if once and len(elements) * times <= _MOST_STARRED else None
+            case ast.Call(func=func, args=[value], keywords=[]) if known_object(self._scope, func) is tuple:
+                parts = self._range(value) or self._tuple(value) or self._known_parts(value)
+        if parts is None or any(isinstance(each, ast.Starred) for each in parts):
+            return node
+        return standing_for(at_place(ast.Tuple([copied(each) for each in parts], ast.Load()), node), node, written)
+
+    def _tuple(self, node: ast.expr) -> list[ast.expr] | None:
+        """The parts of a tuple; None of a row, too, whose sum is another one."""
+        return node.elts if isinstance(node, ast.Tuple) else None if rank(self._scope, node) else self._known_parts(node)
+
+    def _range(self, node: ast.expr) -> list[ast.expr] | None:
+        """The integers of a range of literals."""
+        if not isinstance(node, ast.Call) or known_object(self._scope, node.func) is not range or node.keywords:
+            return None
+        bounds = [bound for each in node.args if (bound := constant_of(each)) is not None]
+        if len(bounds) < len(node.args) or not 1 <= len(bounds) <= 3 or bounds[2:] == [0]:
+            return None
+        found = range(*bounds)
+        return [ast.Constant(each) for each in found] if len(found) <= _MOST_STARRED else None
+
+    def _parts(self, node: ast.expr) -> list[ast.expr]:
+        """What stands in the place of a part of a call or tuple: for `*t`, all that it gives, if that is known."""
+        if not isinstance(node, ast.Starred):
+            return [node]
+        found = node.value.elts if isinstance(node.value, ast.Tuple) else self._known_parts(node.value)
+        return [node] if found is None else found
+
+    def _known_parts(self, value: ast.expr) -> list[ast.expr] | None:
+        """The parts of a tuple or row that has a name, or is the pair of a division; None where they are not known."""
+        if any(name in self._unknown for name in names_in(value)) or may_change(self._scope, value):
+            known_rows = None
+        elif isinstance(value, ast.Attribute) and value.attr == "shape":
+            known_rows = rank(self._scope, value.value) or None
+        else:
+            known_rows = self._length(value)
+        count = _written_length(self._scope, value) if known_rows is None else known_rows
+        if count is None or count > _MOST_STARRED:
+            return None
+        return [at(ast.Subscript(copied(value), ast.Constant(k), ast.Load()), value) for k in range(count)]
+
+    def _length(self, value: ast.expr) -> int | None:
+        """How many elements a row has, and how many parts a tuple that is known."""
+        bound = quietly_static(self._scope, value)
+        if isinstance(bound, StructRef):
+            return len(bound.children) if issubclass(bound.type.cls, tuple) else None
+        is_row = isinstance(value, (ast.Name, ast.Subscript, ast.Attribute)) and rank(self._scope, value) == 1
+        return row_length(self._scope, self._unit, value) if is_row else None
+
+
+def _written_length(scope: Scope, value: ast.expr) -> int | None:
+    """How many parts the tuple ``value`` has: one that is made there, or a name that is assigned such tuples alone."""
+    if not isinstance(value, ast.Name):
+        is_pair = isinstance(value, ast.Call) and is_one_of(known_object(scope, value.func), (divmod, np.divmod))
+        return 2 if is_pair and not may_change(scope, value) and not rank(scope, value) else None
+    function = scope.source
+    places = names_assigned(function.tree.body).get(value.id, [])
+    given = [
+        child.value
+        for child in nodes_of(function.tree)
+        if isinstance(child, ast.Assign)
+        for target in child.targets
+        if isinstance(target, ast.Name) and target.id == value.id
+    ]
+    if value.id in function.signature.parameters or len(places) != len(given):
+        return None
+    lengths = {_made_length(scope, each) for each in given}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _made_length(scope: Scope, value: ast.expr) -> int | None:
+    made = known_object(scope, value.func) if isinstance(value, ast.Call) else None
+    if is_one_of(made, (divmod, np.divmod)):
+        return 2
+    if isinstance(made, type) and issubclass(made, tuple) and hasattr(made, "_fields"):
+        return len(made._fields)
+    return tuple_length(scope, value)
 
 
 # --- rows of which each element is taken by a loop -------------------------------------------------------------------------

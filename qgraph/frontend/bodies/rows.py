@@ -95,7 +95,8 @@ def reducing_function(scope: Scope, node: ast.expr, noting: Noting) -> RowFuncti
         raise scope.error(
             f"`{as_written(node)}` is computed by a library, of whole arrays",
             node,
-            "call it at kernel level: before or after the loop",
+            "of one matrix call it at kernel level; in a loop write it out: m[0, 0] * m[1, 1] - m[0, 1] * m[1, 0], "
+            "and of three rows c = np.cross(m[1], m[2]), then np.dot(m[0], c)",
         )
     value = operand(scope, operands_of_reduction(scope, node, kind), kind, node)
     return _Reduction(scope, node, noting, kind).function(value)

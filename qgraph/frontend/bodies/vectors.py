@@ -47,7 +47,7 @@ from qgraph.frontend.inference.ranks import known, known_object, may_be_tuple, r
 from qgraph.frontend.inference.stores import called_in, refuse_changes
 from qgraph.frontend.names.bindings import Binding, BoundFunc, Inside, Private, StructRef, Value
 from qgraph.frontend.names.definite_assignment import names_assigned
-from qgraph.frontend.names.foreign_calls import fields_of
+from qgraph.frontend.names.foreign_calls import fields_of, refuse_stars
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of
 from qgraph.frontend.syntax.parse import SourceFunction
@@ -75,10 +75,12 @@ def makes_vectors(source: SourceFunction, seen: frozenset[object] = frozenset())
 
 
 def needs_lengths(source: SourceFunction) -> bool:
-    """Whether a function may unpack rows of arrays into names, or give a name to what it computes of rows."""
+    """Whether a function may unpack rows of arrays into names or by `*`, or give a name to what it computes of rows."""
     for node in nodes_of(source.tree):
         match node:
             case ast.Assign(targets=[ast.Tuple(), *_], value=value) if not isinstance(value, ast.Tuple):
+                return True
+            case ast.Starred():
                 return True
             case ast.Assign(targets=[ast.Name()], value=ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call()):
                 return True
@@ -355,7 +357,8 @@ class VectorResolution(ArrayResolution):
         """What stands for a call that makes a vector of a row, or for one of a vector's method; None for any other."""
         called = known_object(self._scope, node.func)
         if any(called is maker for maker in _MAKERS):
-            if any(isinstance(each, ast.Starred) for each in node.args) or node.keywords or not node.args:
+            refuse_stars(self._scope, node)
+            if node.keywords or not node.args:
                 raise self._scope.error(f"`{as_written(node)}` is not understood", node, "write its components out")
             if len(node.args) == 1 and self._of_row(node.args[0]):
                 return self.visit(self._components(node.args[0]))  # type: ignore[no-any-return]

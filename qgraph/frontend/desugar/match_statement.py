@@ -42,7 +42,9 @@ def cases_of(scope: Scope, node: ast.Match) -> list[Case]:
         calls = [] if isinstance(node.subject, ast.Name) else [node.subject, *guards]
         if case.name and case.values is not None and case.guard is not None:
             found = f"`case {as_written(pattern.pattern)}` names what is matched, and has an `if`"
-            raise KernelSyntaxError(found, scope.span(pattern.pattern), hint="write an `if` inside the case")
+            values = f"{tuple(case.values)}" if len(case.values) > 1 else f"({case.values[0]},)"
+            hint = f"write the values into the `if`: `case {case.name} if {case.name} in {values} and ...:`"
+            raise KernelSyntaxError(found, scope.span(pattern.pattern), hint=hint)
         if case.name and any(isinstance(child, ast.Call) for each in calls for child in nodes_of(each)):
             found = f"`case {as_written(pattern.pattern)}` names what is matched, `{as_written(node.subject)}`, after a call"
             raise KernelSyntaxError(found, scope.span(pattern.pattern), hint="name it before: n = ..., then match n")
@@ -143,13 +145,23 @@ def _values(scope: Scope, case: ast.match_case) -> list[int] | None:
     for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:
         value = _value(scope, part.value) if isinstance(part, ast.MatchValue) else None
         if value is None:
-            raise KernelSyntaxError(
-                f"`case {as_written(part)}` is not an integer",
-                scope.span(part),
-                hint="kernels match integers: `case 0:`, `case 1 | 2:`, `case Color.RED:`, `case _:`",
-            )
+            raise _no_integer(scope, part)
         values.append(value)
     return values
+
+
+def _no_integer(scope: Scope, pattern: ast.pattern) -> KernelSyntaxError:
+    what, text = "is not an integer", f"case {as_written(pattern)}"
+    hint = "kernels match integers: `case 0:`, `case 1 | 2:`, `case Color.RED:`, `case _:`"
+    match pattern:
+        case ast.MatchSequence():
+            what, text = "takes a tuple apart", f"case ({text.removeprefix('case [').removesuffix(']')})"
+            hint = "kernels match integers: name the parts, a, b = t, and write `if a == 1 and b == 0:`, `elif ...`"
+        case ast.MatchClass():
+            what, hint = "asks for a type", "types are known before the kernel runs: leave it out, or match an integer"
+        case ast.MatchValue(value=ast.Constant(value=float())):
+            hint = f"kernels match integers; of floats write `if` and `elif`: `if v == {as_written(pattern)}:`"
+    return KernelSyntaxError(f"`{text}` {what}", scope.span(pattern), hint=hint)
 
 
 def _value(scope: Scope, node: ast.expr) -> int | None:

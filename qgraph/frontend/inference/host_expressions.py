@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from types import BuiltinFunctionType
 from typing import cast
 
 import numpy as np
 
 from qgraph.frontend.inference.iteration_space import WrittenAxis, loop_call, ranges_of
+from qgraph.frontend.inference.ranks import known_object
 from qgraph.frontend.names.bindings import Binding, HostExpr, LeafRef, Poisoned, RangeRef, ScalarRef, SlotRef, Value, ViewRef
+from qgraph.frontend.names.foreign_calls import refused_reversed
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import constant_of, known_test
@@ -21,7 +24,7 @@ from qgraph.records import dataclass
 from qgraph.source import as_written, children_of, copied, nodes_of
 
 _FUNCTIONS: tuple[object, ...] = (
-    *(min, max, abs, int, float, len, round),
+    *(min, max, abs, int, float, len, round, operator.index),
     *(function for function in vars(math).values() if isinstance(function, BuiltinFunctionType)),
 )
 _SHAPES = ("shape", "ndim", "size")
@@ -214,6 +217,9 @@ def binding(unit: ProgramBuilder, scope: Scope, value: ast.expr) -> Binding | No
         return bound
     found = loop_call(scope, value)
     if found is not None and found.word is None:
+        if isinstance(value, ast.Call) and known_object(scope, value.func) is reversed:
+            # Python's is empty when it has been gone over.
+            raise refused_reversed(scope, value)
         return RangeRef(found.call, found.scope.inner({}))
     known = host_expression(unit, scope, value)
     if known is None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import operator
 
 from qgraph import language
 from qgraph.errors import ArgumentError, KernelTypeError
-from qgraph.frontend.inference.ranks import rank
+from qgraph.frontend.inference.indexing import join, placed, word
+from qgraph.frontend.inference.ranks import known_object, rank
 from qgraph.frontend.names.bindings import LeafRef, RangeRef, StructRef, Value, ViewRef
 from qgraph.frontend.names.foreign_calls import refused_reversed
 from qgraph.frontend.names.scope import Scope, quietly_static
+from qgraph.frontend.names.static_eval import constant_of
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import Fault
+from qgraph.ir.trees import at_place
+from qgraph.operations.table import is_one_of
 from qgraph.records import dataclass
-from qgraph.source import Span, as_written, copied, nodes_of
+from qgraph.source import Span, as_written, copied, nodes_of, standing_for
 
 _LOOP_WORDS = (language.serial, language.parallel)
 _ZERO_STEP = "the step of a range is 0"
@@ -55,6 +60,9 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
     if isinstance(node, ast.Name):
         bound = scope.names.get(node.id)
         return LoopCall(bound.call, None, bound.scope) if isinstance(bound, RangeRef) else None
+    turned = _backwards(scope, node)
+    if turned is not None:
+        return LoopCall(turned, None, scope)
     if not isinstance(node, ast.Call):
         return None
     bound = scope.static(node.func)
@@ -62,8 +70,6 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
         return None
     if bound.value in (range, language.ndrange):
         return LoopCall(node, None, scope)
-    if bound.value is reversed:
-        raise refused_reversed(scope, node)
     if bound.value in _LOOP_WORDS:
         inner = loop_call(scope, node.args[0]) if len(node.args) == 1 and not node.keywords else None
         if inner is None and len(node.args) == 1 and _goes_over_arrays(scope, node.args[0]):
@@ -74,6 +80,58 @@ def loop_call(scope: Scope, node: ast.expr) -> LoopCall | None:
             raise scope.error(found, node, instead or f"write `{as_written(node.func)}(range(n))`")
         return LoopCall(inner.call, bound.value, inner.scope)
     return None
+
+
+def _backwards(scope: Scope, node: ast.expr) -> ast.Call | None:
+    """The range from its end that ``node`` is, `reversed(range(n))` or `range(n)[::-1]`; None of anything else.
+
+    Raises:
+        KernelSyntaxError: it is something else that is reversed.
+    """
+    match node:
+        case ast.Subscript(value=ast.Call() as inner, slice=ast.Slice(lower=None, upper=None, step=ast.expr() as step)):
+            return _turned(scope, inner, node) if constant_of(step) == -1 else None
+        case ast.Call(args=args) if known_object(scope, node.func) is reversed:
+            turned = _turned(scope, args[0], node) if len(args) == 1 and not node.keywords else None
+            if turned is None:
+                raise refused_reversed(scope, node)
+            return turned
+    return None
+
+
+def _turned(scope: Scope, node: ast.expr, whole: ast.expr) -> ast.Call | None:
+    """The range with the integers of the range ``node`` in the other order, in the place of ``whole``.
+
+    None of what is no range, or has a step that is no literal, or bounds whose calls would be made twice, or in another order.
+    """
+    bound = quietly_static(scope, node.func) if isinstance(node, ast.Call) else None
+    if not isinstance(node, ast.Call) or bound != Value(range) or not 1 <= len(node.args) <= 3 or node.keywords:
+        return None
+    (axis,) = ranges_of(scope, node)
+    step = constant_of(axis.step)
+    # The start is computed first, and needed twice where the step is another one.
+    if step is None or (_calls(scope, axis.start) and (abs(step) > 1 or constant_of(axis.stop) is None)):
+        return None
+    start, stop = (_as_index(scope, part) for part in (axis.start, axis.stop))
+    last = join(stop, ast.Add(), ast.Constant(-1 if step > 0 else 1))
+    if abs(step) > 1:
+        turns = ast.BinOp(ast.BinOp(last, ast.Sub(), start), ast.FloorDiv(), ast.Constant(step))
+        last = join(start, ast.Add(), ast.BinOp(turns, ast.Mult(), ast.Constant(step)))
+    turned = ast.Call(copied(node.func), [last, join(start, ast.Add(), ast.Constant(-step)), ast.Constant(-step)], [])
+    return standing_for(at_place(turned, whole), whole)
+
+
+def _calls(scope: Scope, bound: ast.expr) -> bool:
+    """Whether ``bound`` calls what may change something."""
+    calls = (child for child in nodes_of(bound) if isinstance(child, ast.Call))
+    return any(not is_one_of(known_object(scope, call.func), (len, min, max, abs, int)) for call in calls)
+
+
+def _as_index(scope: Scope, bound: ast.expr) -> ast.expr:
+    """``bound`` as ``range`` takes it, Python's integer: one of NumPy's may wrap where something is subtracted from it."""
+    if constant_of(bound) is not None:
+        return bound
+    return standing_for(placed(word(scope, operator.index, bound), bound), bound)
 
 
 def _goes_over_arrays(scope: Scope, node: ast.expr) -> bool:

@@ -12,19 +12,35 @@ import numpy as np
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.names.bindings import Binding, BoundFunc, LeafRef, ScalarRef, SlotRef, StructRef, Value, ViewAxis, ViewRef
-from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.definite_assignment import falls_through, gives_value, names_assigned
+from qgraph.frontend.names.foreign_calls import refuse_stars
 from qgraph.frontend.names.program_builder import ProgramBuilder
-from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_value
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.argument_types import ConstantType
 from qgraph.ir.trees import load
+from qgraph.language import Func
+from qgraph.source import as_written
+
+
+def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
+    """The func, or the kernel as one, that a call calls, and the object it is a method of."""
+    bound = quietly_static(scope, node.func)
+    if isinstance(bound, BoundFunc):
+        assert isinstance(bound.function, Func)
+        return bound.function, bound.owner
+    if isinstance(bound, Value):
+        # A kernel in a kernel is its statements.
+        function = getattr(bound.value, "__qgraph_kernel__", bound.value)
+        if isinstance(function, Func):
+            return function, None
+    return None
 
 
 def bind_call(scope: Scope, source: SourceFunction, owner: StructRef | Value | None, node: ast.Call) -> dict[str, Any]:
     """The arguments of a call by parameter: the caller's expression, or what is known: a default, ``owner``, a ``Static``."""
-    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(k.arg is None for k in node.keywords):
-        raise scope.error("`*` and `**` cannot be used in this call", node, "write the arguments out")
+    refuse_stars(scope, node)
     positional: list[Any] = [*([] if owner is None else [owner]), *node.args]
     try:
         bound = source.signature.bind(*positional, **{str(k.arg): k.value for k in node.keywords})
@@ -111,3 +127,18 @@ def _number(scope: Scope, value: Any, text: str) -> ast.expr:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, (np.str_, np.bytes_, enum.Enum))
+
+
+def refuse_without_value(scope: Scope, source: SourceFunction, node: ast.Call) -> None:
+    """A func whose value is taken does not raise on each path; one without a `return` gives None, which may be all right."""
+    if not gives_value(source.tree.body) and not falls_through(source.tree.body):
+        raise without_value(scope, source, node)
+
+
+def without_value(scope: Scope, source: SourceFunction, node: ast.Call) -> KernelSyntaxError:
+    """The error for a call of a func that gives no value, where one is needed."""
+    text = as_written(node)
+    if falls_through(source.tree.body):
+        return scope.error(f"`{text}` returns nothing", node, "give the func a `return`")
+    hint = f"call it as a statement, `{text}`, on the path that shall raise"
+    return scope.error(f"`{text}` raises on each path, and gives no value", node, hint)

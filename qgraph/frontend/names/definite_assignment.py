@@ -104,6 +104,8 @@ def check_private(
     names: Mapping[str, object] | None = None,
     written: Mapping[str, str] | None = None,
     earlier: Container[str] = (),
+    private: bool = True,
+    leaving: str = "",
 ) -> None:
     """Refuse a parallel loop in which a private name may be used before the iteration has assigned it.
 
@@ -114,12 +116,14 @@ def check_private(
         names: the globals of the body: inner loops over a range of constants may be known to run.
         written: how the user writes names of the body that are spelled otherwise in it.
         earlier: names, as the user writes them, that have a value before the loop: in order the first iteration has it.
+        private: it is the body of such a loop, and not statements of one thread.
+        leaving: the name that is set where nothing behind the statements runs.
 
     Raises:
         KernelSyntaxError: at the use, with the places of the assignments.
     """
     assigned = names_assigned(body)
-    flow = _Flow(assigned, file, runs=lambda node: _is_constant_range(node.iter, names or {}))
+    flow = _Flow(assigned, file, private=private, leaving=leaving, runs=lambda node: _is_constant_range(node.iter, names or {}))
     flow.written, flow.earlier = written or {}, earlier
     flow.block(body, frozenset(bound))
 
@@ -136,17 +140,24 @@ def _is_constant_range(node: ast.expr, names: Mapping[str, object]) -> bool:
 
 
 def surely_assigned(
-    statements: Sequence[ast.stmt], unassigned: Iterable[str], file: str, runs: Callable[[ast.For], bool]
+    statements: Sequence[ast.stmt], unassigned: Iterable[str], file: str, runs: Callable[[ast.For], bool], leaving: str
 ) -> frozenset[str]:
     """Those of ``unassigned`` that have a value after kernel-level ``statements``, before which they had none.
 
-    ``runs`` tells whether a loop has at least one iteration.
+    ``runs`` tells whether a loop has at least one iteration. Where ``leaving`` is set nothing behind them runs.
 
     Raises:
         KernelSyntaxError: one of them may be used before that.
     """
     assigned = _assigned_of(statements, unassigned)
-    state = _Flow(assigned, file, private=False, runs=runs).block(statements, frozenset())
+    state = _Flow(assigned, file, private=False, runs=runs, leaving=leaving).block(statements, frozenset())
+    return frozenset(assigned) & (state or frozenset())
+
+
+def assigned_behind(node: ast.stmt, names: Iterable[str], leaving: str) -> frozenset[str]:
+    """Those of ``names`` that each path through ``node`` assigns which leads out of it, and does not set ``leaving``."""
+    assigned = _assigned_of([node], names)
+    state = _Flow(assigned, "", exposed=set(), leaving=leaving).block([node], frozenset())
     return frozenset(assigned) & (state or frozenset())
 
 
@@ -193,6 +204,57 @@ def always_fails(node: ast.stmt) -> bool:
     return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value
 
 
+def falls_through(statements: Sequence[ast.stmt]) -> bool:
+    """Whether control may reach the end of a block."""
+    return all(_passes(node) for node in statements)
+
+
+def _passes(node: ast.stmt) -> bool:
+    match node:
+        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+            return False
+        case ast.Assert():
+            return not always_fails(node)
+        case ast.If():
+            return falls_through(node.body) or falls_through(node.orelse)
+        case ast.Match():
+            complete = any(matches_all(case.pattern) and case.guard is None for case in node.cases)
+            return not complete or any(falls_through(case.body) for case in node.cases)
+        case ast.While(test=ast.Constant(value=value)) if value:
+            return _breaks(node.body)
+        case ast.While() | ast.For():
+            return _breaks(node.body) or falls_through(node.orelse)
+        case _:
+            return True
+
+
+def _breaks(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a loop's body has a `break` of this loop."""
+    for node in statements:
+        if isinstance(node, ast.Break):
+            return True
+        blocks = [getattr(node, "orelse", [])]
+        if not isinstance(node, ast.For | ast.While):
+            blocks.append(getattr(node, "body", []))
+        blocks += [case.body for case in getattr(node, "cases", [])]
+        if any(_breaks(block) for block in blocks):
+            return True
+    return False
+
+
+def gives_value(statements: Sequence[ast.stmt]) -> bool:
+    """Whether a `return` with a value may be reached in a block."""
+    for node in statements:
+        if isinstance(node, ast.Return):
+            return node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        blocks = [getattr(node, "body", []), getattr(node, "orelse", []), *(each.body for each in getattr(node, "cases", []))]
+        if any(gives_value(block) for block in blocks):
+            return True
+        if not _passes(node):
+            return False
+    return False
+
+
 class _Flow:
     """Forward data-flow analysis over statements: the set of names that are definitely assigned."""
 
@@ -204,8 +266,11 @@ class _Flow:
         private: bool = True,
         exposed: set[str] | None = None,
         runs: Callable[[ast.For], bool] = lambda _: False,
+        leaving: str = "",
     ) -> None:
         self.assigned = assigned
+        # The name that is true where the function has returned: all that follows is under a test of it.
+        self.leaving = leaving
         self.runs = runs
         self.file = file
         self.private = private
@@ -219,12 +284,22 @@ class _Flow:
 
     def block(self, statements: Sequence[ast.stmt], state: State) -> State:
         for statement in statements:
-            if state is None:
+            if state is None or (self.leaving and self._leaves(statement)):
                 return None
             state = getattr(self, f"visit_{type(statement).__name__}", self.children)(statement, state)
         return state
 
+    def _leaves(self, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Constant(value=True) | ast.Call(args=[ast.Constant(value=True)])
+            ):
+                return name == self.leaving
+        return False
+
     def visit_If(self, node: ast.If, state: frozenset[str]) -> State:
+        if isinstance(node.test, ast.Name) and node.test.id == self.leaving:
+            return self.block(node.orelse, state)
         then, other = self.test(node.test, state)
         return _meet(self.block(node.body, then), self.block(node.orelse, other))
 

@@ -106,14 +106,19 @@ def _refuse_builtins(scope: Scope, callee: object, node: ast.Call, text: str) ->
 
 
 def refused_reversed(scope: Scope, node: ast.Call) -> KernelSyntaxError:
-    """The error for a call of ``reversed``, with the range that its own is from the end."""
+    """The error for a call of ``reversed`` that no loop goes over, or of what is no range."""
     match node.args:
-        case [ast.Call(func=ast.Name("range"), args=[stop])]:
-            hint = f"write `range({as_written(stop)} - 1, -1, -1)`"
-        case [ast.Call(func=ast.Name("range"), args=[start, stop])]:
-            hint = f"write `range({as_written(stop)} - 1, {as_written(start)} - 1, -1)`"
+        case [ast.Call(func=ast.Name("range"))]:
+            hint = (
+                "a loop goes over it, `for i in reversed(range(n))`, where its step is a literal and its start calls nothing; "
+                "else write it from its end, `range(n - 1, -1, -step)`"
+            )
+        case [ast.Tuple(elts=items)]:
+            hint = f"unroll it from its end: `qgraph.static({as_written(ast.Tuple(items[::-1], ast.Load()))})`"
+        case [ast.Name() | ast.Attribute() | ast.Subscript() as array]:
+            hint = f"an array is turned round by `{as_written(array)}[::-1]`"
         case _:
-            hint = "write a range from its end, `range(n - 1, -1, -1)`; an array is turned around by `x[::-1]`"
+            hint = "write a range from its end, `range(n - 1, -1, -1)`; an array is turned round by `x[::-1]`"
     return scope.error(f"`{as_written(node)}` is no range, and no array", node, hint)
 
 
@@ -178,6 +183,7 @@ def given_fields(scope: Scope, cls: type, fields: tuple[str, ...], node: ast.Cal
     Raises:
         KernelSyntaxError: a field is given twice, or not at all.
     """
+    refuse_stars(scope, node)
     given = dict(zip(fields, node.args, strict=False)) | {str(each.arg): each.value for each in node.keywords}
     defaults = {
         name: ast.copy_location(ast.Constant(each.default), node)
@@ -190,6 +196,25 @@ def given_fields(scope: Scope, cls: type, fields: tuple[str, ...], node: ast.Cal
             f"`{as_written(node)}` does not give each field of {cls.__name__} once", node, f"its fields are {', '.join(fields)}"
         )
     return given | defaults
+
+
+def refuse_stars(scope: Scope, node: ast.Call) -> None:
+    """Raise ``KernelSyntaxError`` where a call has a `*` or `**` in it: what has a known length has been written out."""
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            raise refused_star(scope, argument)
+    if any(keyword.arg is None for keyword in node.keywords):
+        raise scope.error("`**` cannot be used in this call", node, "write the arguments out")
+
+
+def refused_star(scope: Scope, node: ast.Starred) -> KernelSyntaxError:
+    """The error for a `*` of something whose length is not known."""
+    text = as_written(node.value)
+    return scope.error(
+        f"how many values `*{text}` gives is not known before the call",
+        node,
+        "write them out, t[0], t[1]; known are rows, `*x[i]`, shapes, and names that are given tuples of one length alone",
+    )
 
 
 def give_defaults(scope: Scope, cls: object, node: ast.Call) -> None:

@@ -9,6 +9,7 @@ from qgraph.frontend.desugar.match_statement import as_if, cases_of, chosen_case
 from qgraph.frontend.inference.host_expressions import host_test
 from qgraph.frontend.inference.indexing import placed
 from qgraph.frontend.names.bindings import Value
+from qgraph.frontend.names.definite_assignment import falls_through
 from qgraph.frontend.names.function_frame import ADDED
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
@@ -55,7 +56,12 @@ def if_statement(region: Region, scope: Scope, node: ast.If) -> None:
         join_new_arrays(unit, inners, scopes, conditions, node)
     regions = tuple(inner.finish() for inner in inners)
     region.add(Branch("if", span, decided, deciding, regions, f"if {as_written(node.test)}"))
-    merge(scope, scopes if node.orelse else [*scopes, scope.inner({})], span)
+    merge(scope, [*_leading_on(scopes, blocks), *([] if node.orelse else [scope.inner({})])], span)
+
+
+def _leading_on(scopes: list[Scope], blocks: list[list[ast.stmt]]) -> list[Scope]:
+    """Those of ``scopes`` whose blocks do not always raise: what names mean behind all of them is decided by these."""
+    return [scope for scope, block in zip(scopes, blocks, strict=True) if falls_through(block)] or scopes
 
 
 def _by_host(unit: ProgramBuilder, test: ast.expr, span: Span) -> ast.expr:
@@ -103,4 +109,4 @@ def match_statement(region: Region, scope: Scope, node: ast.Match) -> None:
             put_back(inner, inner_scope, places, node)
             regions.append(inner.finish())
     region.add(Branch("switch", span, decided, deciding, tuple(regions), f"match {as_written(node.subject)}"))
-    merge(scope, scopes if complete else [*scopes, scope.inner({})], span)
+    merge(scope, [*_leading_on(scopes, [case.body for case in cases]), *([] if complete else [scope.inner({})])], span)

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Container, Sequence
 
 from qgraph.errors import KernelSyntaxError
+from qgraph.frontend.bodies.row_elements import with_stars
+from qgraph.frontend.desugar.made_tuples import gives_tuple, in_tuple, made_structure, makes_tuple
 from qgraph.frontend.desugar.match_statement import chosen_case
 from qgraph.frontend.desugar.tuple_select import with_choices
 from qgraph.frontend.inference.host_expressions import binding, host_expression, settled
@@ -22,18 +24,16 @@ from qgraph.frontend.names.bindings import (
     Value,
     is_known_number,
 )
-from qgraph.frontend.names.call_binding import bind_call, refuse_recursion, without_docstring
-from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.call_binding import bind_call, callee, refuse_recursion, without_docstring, without_value
+from qgraph.frontend.names.definite_assignment import falls_through, names_assigned
 from qgraph.frontend.names.foreign_calls import fields_of, refuse_own_code
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
+from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
 from qgraph.frontend.names.static_eval import known_test
-from qgraph.frontend.statements.region import Region, callee, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
+from qgraph.frontend.statements.region import Region, calls_func, is_inlined, is_opaque, is_parallel_loop, made_array
 from qgraph.frontend.statements.returns import (
-    falls_through,
     lower_returns,
-    made_structure,
-    makes_tuple,
     place_of_result,
     returns_structure,
 )
@@ -56,12 +56,12 @@ def enter_function(region: Region, scope: Scope, tree: ast.FunctionDef) -> None:
     region.block(scope, lower_returns(frame, scope, statements, lambda node: is_parallel_loop(scope, node)))
 
 
-def pruned(scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
+def pruned(unit: ProgramBuilder, scope: Scope, tree: ast.FunctionDef) -> ast.FunctionDef:
     """``tree`` without the branches that are dropped at compile time, as far as the start of the function decides them.
 
     What they return or assign is then nothing that the function does. Choices between tuples have become branches.
     """
-    tree = with_choices(tree, lambda value: makes_tuple(scope, value))
+    tree = with_choices(with_stars(scope, unit, tree, whole=True), lambda value: makes_tuple(scope, value))
     tree.body = _Pruning(scope, names_assigned(tree.body)).block(tree.body)
     return tree
 
@@ -107,7 +107,7 @@ def call_func(region: Region, scope: Scope, function: Func, owner: StructRef | V
             found = f"`{as_written(argument)}` is no array of one dimension, and `{as_written(node.func)}` takes such"
             raise scope.error(found, argument, "pass a row, a column, or another part of one dimension")
         names[parameter] = bind_value(region, scope, argument) if isinstance(argument, ast.expr) else argument
-    tree = pruned(scope.of(source, names), source.tree)
+    tree = pruned(unit, scope.of(source, names), source.tree)
     frame = Frame(unit, tree, names)
     inner = scope.of(source, names, frame)
     unit.calling.append(function)
@@ -248,6 +248,8 @@ def _is_made(region: Region, scope: Scope, node: ast.AST) -> bool:
         return made_structure(scope, node.value) is not None or _is_computed(scope, node.value)
     if (view := view_word(scope, node)) is not None:
         return _is_computed(scope, view.array)
+    if isinstance(node, ast.Tuple):
+        return any(gives_tuple(scope, part) for part in node.elts)
     if not isinstance(node, ast.Call):
         return False
     return is_inlined(region.unit, scope, node) or returns_structure(region.unit, scope, node)
@@ -284,9 +286,7 @@ class _Calls(ast.NodeTransformer):
         assert found is not None
         result = call_func(self._region, self._scope, *found, node)
         if result is None:
-            raise KernelSyntaxError(
-                f"`{as_written(node)}` returns nothing", self._scope.span(node), hint="give the func a `return`"
-            )
+            raise without_value(self._scope, found[0].source, node)
         name = self._name("call", node)
         self._scope.names[name] = result
         return _load(name, node)
@@ -449,6 +449,9 @@ class _Calls(ast.NodeTransformer):
     def _before(self, node: ast.expr, rest: Sequence[ast.expr], *, named: bool = False) -> ast.expr:
         """One of ``in_order``, with what comes behind it."""
         value = evaluated(self._region, self._scope, node) if named else self.visit(node)
+        if named:
+            statements, value = in_tuple(self._scope, value)
+            self._region.block(self._scope, statements)
         calls = calls_func(self._region.unit, self._scope, *rest)
         if rank(self._scope, value) and not calls:
             # Reductions, and new arrays, change nothing.

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from qgraph import language
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.bodies.name_resolution import is_do_while
+from qgraph.frontend.bodies.row_elements import with_stars
 from qgraph.frontend.desugar.element_loops import elements_iterated
 from qgraph.frontend.desugar.index_lists import with_index_arrays
+from qgraph.frontend.desugar.made_tuples import gives_tuple, makes_tuple
 from qgraph.frontend.desugar.numpy_calls import as_store, with_functions
 from qgraph.frontend.inference.iteration_space import loop_call
 from qgraph.frontend.inference.ranks import (
@@ -24,7 +26,6 @@ from qgraph.frontend.inference.ranks import (
 from qgraph.frontend.inference.stores import refuse_atomics_of_arrays, stores_slice, ufunc_at
 from qgraph.frontend.names.bindings import (
     Binding,
-    BoundFunc,
     LeafRef,
     Poisoned,
     Private,
@@ -34,13 +35,14 @@ from qgraph.frontend.names.bindings import (
     Value,
     ViewRef,
 )
-from qgraph.frontend.names.call_binding import bind_call
-from qgraph.frontend.names.definite_assignment import names_assigned
+from qgraph.frontend.names.call_binding import bind_call, callee
+from qgraph.frontend.names.definite_assignment import assigned_behind, names_assigned
 from qgraph.frontend.names.program_builder import ADDED, ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
 from qgraph.frontend.names.static_eval import known_test
 from qgraph.frontend.statements.copied_views import refuse_changed_copies
 from qgraph.frontend.statements.known_scalars import known_behind, known_in_block
+from qgraph.frontend.statements.returns import RETURNED, returns_structure
 from qgraph.frontend.statements.serial_runs import SerialRun
 from qgraph.frontend.syntax.parse import SourceFunction
 from qgraph.ir.program import Statement, Task, TaskStatement
@@ -50,6 +52,7 @@ from qgraph.operations.table import is_one_of
 from qgraph.records import dataclass
 from qgraph.source import Span, as_written, nodes_of
 
+_UNASSIGNED = "may be read before it is assigned"
 Handler = Callable[["Region", Scope, ast.stmt], None]
 
 
@@ -93,7 +96,7 @@ class Region:
                 self._handle(scope, statement)
 
     def _handle(self, scope: Scope, statement: ast.stmt) -> None:
-        node = with_functions(scope, with_index_arrays(scope, statement))
+        node = with_functions(scope, with_index_arrays(scope, with_stars(scope, self.unit, statement)))
         node = as_store(scope, node) or node
         refuse_atomics_of_arrays(scope, node)
         handler = self._handlers.get(type(node))
@@ -105,6 +108,8 @@ class Region:
             )
         with known_behind(self.unit, scope, node):
             handler(self, scope, node)
+        if isinstance(node, ast.While | ast.For) and not (isinstance(node, ast.For) and is_parallel_loop(scope, node)):
+            _know_assigned(scope, node)
         if self.unit.copies:
             self.flush()
             refuse_changed_copies(self.unit, scope, node, self._statements[self._looked_at :])
@@ -151,6 +156,8 @@ def needs_region(unit: ProgramBuilder, scope: Scope, nodes: Iterable[ast.AST]) -
     within = scope.inner(counters)
     if any(_is_parallel(unit, within, child) for child in inside):
         return True
+    if any(_names_tuple(unit, within, child, nodes) for child in inside):
+        return True
     bound = (scope.names.get(name) for name in names_assigned(nodes))
     return any((isinstance(each, LeafRef) and each.is_array) or isinstance(each, (StructRef, ViewRef)) for each in bound)
 
@@ -189,6 +196,23 @@ def _is_parallel(unit: ProgramBuilder, scope: Scope, node: ast.AST) -> bool:
     return callee_needs_region(unit, scope, node)
 
 
+def _names_tuple(unit: ProgramBuilder, scope: Scope, child: ast.AST, nodes: Sequence[ast.AST]) -> bool:
+    """Whether an assignment in ``nodes`` gives a tuple a name that is used outside of them: the kernel's names are numbers."""
+    if scope.frame is None or not isinstance(child, (ast.Assign, ast.AnnAssign)) or child.value is None:
+        return False
+    targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+    pairs = [(target, child.value) for target in targets]
+    for target, value in pairs:
+        if isinstance(target, ast.Tuple):
+            parts = value.elts if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts) else []
+            pairs += zip(target.elts, parts, strict=bool(parts))
+        elif isinstance(target, ast.Name) and not any(scope.frame.is_private(target.id, node) for node in nodes):
+            call = isinstance(value, ast.Call) and returns_structure(unit, scope, value)
+            if call or makes_tuple(scope, value) or gives_tuple(scope, value):
+                return True
+    return False
+
+
 def _renames(scope: Scope, node: ast.Assign | ast.AnnAssign) -> bool:
     """Whether an array, part of one, or a tuple gets another name."""
     values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
@@ -222,20 +246,6 @@ def is_parallel_loop(scope: Scope, node: ast.For) -> bool:
     if found is None:
         return elements_iterated(scope, node.iter)
     return found.word is not language.serial
-
-
-def callee(scope: Scope, node: ast.Call) -> tuple[Func, StructRef | Value | None] | None:
-    """The func, or the kernel as one, that a call calls, and the object it is a method of."""
-    bound = quietly_static(scope, node.func)
-    if isinstance(bound, BoundFunc):
-        assert isinstance(bound.function, Func)
-        return bound.function, bound.owner
-    if isinstance(bound, Value):
-        # A kernel in a kernel is its statements.
-        function = getattr(bound.value, "__qgraph_kernel__", bound.value)
-        if isinstance(function, Func):
-            return function, None
-    return None
 
 
 def callee_needs_region(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
@@ -324,16 +334,25 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             )
         else:
             number = all(other is None or isinstance(other, ScalarRef) for other in found)
-            scope.names[name] = Poisoned(
-                f"{text} may be read before it is assigned", span, "assign it on every path that leads here", number
-            )
+            scope.names[name] = Poisoned(f"{text} {_UNASSIGNED}", span, "assign it on every path that leads here", number)
 
 
 def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
     arrays = all(isinstance(each, ViewRef) or (isinstance(each, LeafRef) and each.is_array) for each in found)
     if arrays and not name.startswith(ADDED):
         return f"use it in the branches; or make an array before, {name} = x.copy(), and there copy to it, {name}[:] = y"
+    if any(isinstance(each, StructRef) for each in found):
+        return "let it be a tuple of one class and length on each path, with the same arrays in it; or use it in the branches"
     return "only numbers can: use it in the branches"
+
+
+def _know_assigned(scope: Scope, node: ast.stmt) -> None:
+    """Behind a loop: a number that is assigned before each `break`, and in the `else`, which no branch by itself tells."""
+    frame = scope.frame
+    poisoned = [(name, bound) for name, bound in scope.names.items() if isinstance(bound, Poisoned) and bound.number]
+    missing = [name for name, bound in poisoned if bound.reason.endswith(_UNASSIGNED)]
+    if frame is not None and missing:
+        scope.names.update({name: frame.scalar(name) for name in assigned_behind(node, missing, RETURNED)})
 
 
 def header(scope: Scope, node: ast.AST) -> Span:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from qgraph.errors import KernelSyntaxError
 from qgraph.frontend.desugar.break_continue import LOOPS, unless, within
-from qgraph.frontend.inference.indexing import word
-from qgraph.frontend.inference.ranks import known_object, rank
+from qgraph.frontend.desugar.made_tuples import is_divmod, made_structure
+from qgraph.frontend.inference.ranks import rank
 from qgraph.frontend.names.bindings import Binding, StructRef, Value
-from qgraph.frontend.names.definite_assignment import always_fails, matches_all
-from qgraph.frontend.names.foreign_calls import fields_of, given_fields
+from qgraph.frontend.names.call_binding import callee
+from qgraph.frontend.names.definite_assignment import always_fails, falls_through
+from qgraph.frontend.names.foreign_calls import refused_star
 from qgraph.frontend.names.function_frame import ADDED, Frame, Structure
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope, quietly_static
-from qgraph.frontend.statements.region import callee
 from qgraph.ir.trees import assign, at_place, load, stored
-from qgraph.operations import vectors
-from qgraph.operations.table import is_one_of
-from qgraph.source import Span, as_written, nodes_of, standing_for
+from qgraph.source import Span, nodes_of, standing_for
 
 # --- return ------------------------------------------------------------------------------------------------------------
 
@@ -58,7 +54,7 @@ def lower_returns(
     lowered = lowering.block(statements, tail=True, in_loop=False)
     if not lowering.flagged:
         return lowered
-    return [assign(_RETURNED, ast.Constant(False), statements[0]), *lowered]
+    return [assign(RETURNED, ast.Constant(False), statements[0]), *lowered]
 
 
 def place_of_result(scope: Scope, name: str) -> Span:
@@ -73,72 +69,6 @@ def value_of_result(scope: Scope, name: str) -> ast.expr:
     if found is None:
         return ast.copy_location(load(name), scope.source.tree)
     return standing_for(ast.copy_location(load(name), found), found)
-
-
-def makes_tuple(scope: Scope, value: ast.expr) -> bool:
-    """Whether ``value`` is written as a tuple, or makes a named tuple or a dataclass."""
-    if not isinstance(value, ast.Call):
-        return isinstance(value, ast.Tuple)
-    if not isinstance(value.func, (ast.Name, ast.Attribute)):
-        return False
-    try:
-        bound = scope.static(value.func)
-    except KernelSyntaxError:  # a name of the function itself: said where it is used
-        return False
-    cls = bound.value if isinstance(bound, Value) else None
-    if is_one_of(cls, (vectors.vec, vectors.mat)):
-        return True
-    return isinstance(cls, type) and (issubclass(cls, tuple) or dataclasses.is_dataclass(cls))
-
-
-def made_structure(scope: Scope, value: ast.expr) -> tuple[type, dict[str, ast.expr]] | None:
-    """The class, and its fields with their values, where ``value`` makes a named tuple or a dataclass.
-
-    Raises:
-        KernelSyntaxError: a field is given twice, or not at all.
-    """
-    if not isinstance(value, ast.Call) or not makes_tuple(scope, value):
-        return None
-    bound = scope.static(value.func)
-    cls = bound.value if isinstance(bound, Value) else None
-    if is_one_of(cls, (vectors.vec, vectors.mat)):
-        return _made_vector(scope, value, is_matrix=cls is vectors.mat)
-    assert isinstance(cls, type)
-    fields = fields_of(cls)
-    if fields is None:
-        return None
-    given = given_fields(scope, cls, fields, value)
-    return cls, {field: given[field] for field in fields}
-
-
-def _made_vector(scope: Scope, value: ast.Call, *, is_matrix: bool) -> tuple[type, dict[str, ast.expr]]:
-    """The class and the components of ``vec(a, b, c)``, the rows of ``mat((a, b), (c, d))``."""
-    parts = value.args
-    if is_matrix:
-        parts = [word(scope, vectors.vec, *each.elts) if isinstance(each, ast.Tuple) else each for each in parts]
-    if any(rank(scope, each) for each in parts):
-        raise scope.error(
-            f"`{as_written(value)}` is made of an array at kernel level",
-            value,
-            "write its components, qgraph.vec(x[0], x[1]), or make it in a loop",
-        )
-    lengths = {len(each.args) if isinstance(each, ast.Call) else 0 for each in parts} if is_matrix else {1}
-    if value.keywords or not 1 <= len(parts) <= vectors.MOST or len(lengths) != 1 or lengths == {0}:
-        raise scope.error(
-            f"`{as_written(value)}` is no vector or matrix at kernel level",
-            value,
-            "write its components out, as in qgraph.vec(0.0, 1.0) or qgraph.mat((1, 0), (0, 1)), or make it in a loop",
-        )
-    cls: Any = vectors.class_of((len(parts), *(lengths if is_matrix else ())))
-    placed = parts if is_matrix else [_as_float(each) for each in parts]
-    return cls, {field: at_place(part, value) for field, part in zip(cls._fields, placed, strict=True)}
-
-
-def _as_float(node: ast.expr) -> ast.expr:
-    """``node`` as a component, which is a float."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return standing_for(ast.copy_location(ast.Constant(float(node.value)), node), node)
-    return standing_for(ast.copy_location(ast.BinOp(node, ast.Mult(), ast.Constant(1.0)), node), node)
 
 
 def returns_structure(unit: ProgramBuilder, scope: Scope, node: ast.Call) -> bool:
@@ -164,7 +94,7 @@ def _never(_node: ast.For) -> bool:
     return False
 
 
-_RETURNED, _RESULT = f"{ADDED}returned", f"{ADDED}result"
+RETURNED, _RESULT = f"{ADDED}returned", f"{ADDED}result"
 
 
 class _Returns:
@@ -184,14 +114,19 @@ class _Returns:
             rest = list(statements[position + 1 :])
             if isinstance(node, ast.Return):
                 return [*result, *self._leave(node, tail, in_loop)]
-            if not _returns(node) or (isinstance(node, ast.For) and self._is_parallel(node)):
+            if isinstance(node, ast.For) and _returns(node) and self._is_parallel(node):
+                # Nothing leaves it early: what stands in its `else` comes behind it.
+                bare, behind = copy.copy(node), [*node.orelse, *rest]
+                bare.orelse = []
+                return [*result, bare, *self.block(behind, tail=tail, in_loop=in_loop)]
+            if not _returns(node):
                 result.append(node)
                 continue
             if in_loop:
                 # A return inside is a `break` already; one in an inner loop has left only that.
                 result.append(self._loop(node) if isinstance(node, LOOPS) else self._within(node, tail=False, in_loop=True))
                 if isinstance(node, LOOPS):
-                    result.append(at_place(ast.If(load(_RETURNED), [ast.Break()], []), node))
+                    result.append(at_place(ast.If(load(RETURNED), [ast.Break()], []), node))
                 continue
             if isinstance(node, ast.If) and (_always(node.body) or _always(node.orelse)):
                 return [*result, self._within(_with_rest(node, rest), tail=tail, in_loop=False)]
@@ -200,7 +135,7 @@ class _Returns:
             else:
                 result.append(self._within(node, tail=tail and not rest, in_loop=False))
             if rest:
-                result.append(unless(frozenset({_RETURNED}), self.block(rest, tail=tail, in_loop=False), rest[0]))
+                result.append(unless(frozenset({RETURNED}), self.block(rest, tail=tail, in_loop=False), rest[0]))
             return result
         return result
 
@@ -217,7 +152,7 @@ class _Returns:
         result = self._assignments(node)
         if in_loop or not tail:
             self.flagged = True
-            result.append(assign(_RETURNED, ast.Constant(True), node))
+            result.append(assign(RETURNED, ast.Constant(True), node))
         if in_loop:
             result.append(ast.copy_location(ast.Break(), node))
         return result or [ast.copy_location(ast.Pass(), node)]
@@ -237,7 +172,7 @@ class _Returns:
             body = self._shape(value.body, name)
             return body if body.cls is not None else self._shape(value.orelse, name)
         if isinstance(value, ast.Call):
-            if name == _RESULT and known_object(self._scope, value.func) is divmod and not self._is_local(value.func):
+            if not self._is_local(value.func) and is_divmod(self._scope, value):
                 return Structure("", tuple, (Structure(f"{name}0"), Structure(f"{name}1")))
             made = _structure_of_call(self._frame.unit, self._scope, value)
             return Structure(name) if made is None else made.renamed(name)
@@ -285,6 +220,9 @@ class _Returns:
     def _parts(self, value: ast.expr) -> tuple[type, list[ast.expr]] | None:
         """The class and the parts of a tuple, a shape, or a call of a named tuple or dataclass."""
         if isinstance(value, ast.Tuple):
+            for each in value.elts:
+                if isinstance(each, ast.Starred):
+                    raise refused_star(self._scope, each)
             return tuple, value.elts
         base = self._bound(value.value) if isinstance(value, ast.Attribute) and value.attr == "shape" else None
         ndim = rank(self._scope, value.value) if isinstance(value, ast.Attribute) and base is not None else 0
@@ -322,44 +260,6 @@ def _structure_of(bound: StructRef, name: str) -> Structure:
     for k, child in enumerate(bound.children.values()):
         parts.append(_structure_of(child, f"{name}{k}") if isinstance(child, StructRef) else Structure(f"{name}{k}"))
     return Structure("", bound.type.cls, tuple(parts))
-
-
-def falls_through(statements: Sequence[ast.stmt]) -> bool:
-    """Whether control may reach the end of a block."""
-    return all(_passes(node) for node in statements)
-
-
-def _passes(node: ast.stmt) -> bool:
-    match node:
-        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
-            return False
-        case ast.Assert():
-            return not always_fails(node)
-        case ast.If():
-            return falls_through(node.body) or falls_through(node.orelse)
-        case ast.Match():
-            complete = any(matches_all(case.pattern) and case.guard is None for case in node.cases)
-            return not complete or any(falls_through(case.body) for case in node.cases)
-        case ast.While(test=ast.Constant(value=value)) if value:
-            return _breaks(node.body)
-        case ast.While() | ast.For():
-            return _breaks(node.body) or falls_through(node.orelse)
-        case _:
-            return True
-
-
-def _breaks(statements: Sequence[ast.stmt]) -> bool:
-    """Whether a loop's body has a `break` of this loop."""
-    for node in statements:
-        if isinstance(node, ast.Break):
-            return True
-        blocks = [getattr(node, "orelse", [])]
-        if not isinstance(node, LOOPS):
-            blocks.append(getattr(node, "body", []))
-        blocks += [case.body for case in getattr(node, "cases", [])]
-        if any(_breaks(block) for block in blocks):
-            return True
-    return False
 
 
 def _with_rest(node: ast.If, rest: list[ast.stmt]) -> ast.If:

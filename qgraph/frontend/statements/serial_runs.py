@@ -15,6 +15,7 @@ from qgraph.frontend.names.definite_assignment import check_private, names_assig
 from qgraph.frontend.names.function_frame import Frame
 from qgraph.frontend.names.program_builder import ProgramBuilder
 from qgraph.frontend.names.scope import Scope
+from qgraph.frontend.statements.returns import RETURNED
 from qgraph.frontend.statements.task_builder import facts_of_statements, get_slot, sections_of, selected, set_slot
 from qgraph.ir.argument_types import ArrayType
 from qgraph.ir.faults import FAULTS, Fault
@@ -131,9 +132,11 @@ class SerialRun:
             _check_number(scope, name, node)
             self._unit.number_types[ref.slot.name] = None
         fresh = [name for name in refs if not isinstance(scope.names.get(name), ScalarRef)]
-        sure = surely_assigned([node], fresh, scope.file, lambda loop: self._runs(scope, assigned, loop))
+        sure = surely_assigned([node], fresh, scope.file, lambda loop: self._runs(scope, assigned, loop), RETURNED)
         added = self._body.statements(scope.inner(refs), [node], ())
-        check_private(added, [ref.name for ref in refs.values()], scope.file, self._body.names.values)
+        leaving = refs[RETURNED].name if RETURNED in refs else ""
+        bound = [ref.name for ref in refs.values()]
+        check_private(added, bound, scope.file, self._body.names.values, private=False, leaving=leaving)
         self._statements += added
         for name in fresh:
             scope.names[name] = refs[name] if name in sure else _unassigned(scope, name, node)

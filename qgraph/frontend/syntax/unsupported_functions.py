@@ -25,7 +25,7 @@ _SORT = "sort before the call and pass the result, or write the sort as loops"
 _UNIQUE = "write `n = qgraph.unique(x, values)`: the different elements are `values[:n]`, in memory that you name"
 _FLIP = "write the slice that it is: x[::-1], u[:, ::-1]"
 _ROLL = "two assignments of parts: t[k:] = x[:-k], then t[:k] = x[-k:]"
-_OUTER = "write it with new axes: t[:, :] = x[:, None] * y[None, :]"
+_OUTER = "call it at kernel level; in a loop write one over the rows: for j in range(len(x)): t[j] = x[j] * y"
 _MATRIX = "write loops: for i in range(m): s = 0.0, then for j in range(n): s += u[i, j] * x[j], then y[i] = s"
 _JOIN = "make the array and assign its parts: t = qgraph.empty(n + m), then t[:n] = x, t[n:] = y"
 _SHAPE = "reshape before the call, or compute the indices in a loop: t[i // n, i % n] = x[i]"
@@ -61,7 +61,8 @@ _INSTEAD = {
     "unique": _UNIQUE,
     **dict.fromkeys(("flip", "fliplr", "flipud", "rot90"), _FLIP),
     "roll": _ROLL,
-    **dict.fromkeys(("outer", "kron"), _OUTER),
+    "outer": _OUTER,
+    "kron": _LOOP,
     **dict.fromkeys(("matmul", "dot"), _WHOLE),
     **dict.fromkeys(("tensordot", "einsum"), _MATRIX),
     **dict.fromkeys(("concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "append", "insert", "pad"), _JOIN),

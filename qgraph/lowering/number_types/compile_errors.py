@@ -92,6 +92,17 @@ _HINT_INDICES = "give one index for each axis of the array, or pass one with mor
 _TYPES_COMPARED = "types are compared while the kernel runs"
 _A_DTYPE = "the dtype of an array"
 _HINT_DTYPE = "what is known of types is computed while compiling: qgraph.static(x.dtype == np.float32), for an array `x`"
+_UNIFORM = re.compile(r"UniTuple\(.* x (?P<length>\d+)\)")
+_OR_NONE = re.compile(r"is None on one path and")
+_TUPLES = re.compile(r"[Tt]uple.* on one path and|on one path and .*[Tt]uple")
+_HINT_TUPLES = "let it be a tuple of one class and length on each path"
+_HINT_OR_NONE = "give it a number, or a tuple as long, on each path; a flag beside it, found = False, tells what None does"
+_HINTS_BY_PATTERN = (
+    (messages.WITHOUT_AXES, _HINT_ELEMENT),
+    (_VECTOR_AS_SCALAR, _HINT_VECTOR),
+    (_OR_NONE, _HINT_OR_NONE),
+    (_TUPLES, _HINT_TUPLES),
+)
 _NO_VECTORS = re.compile(r"(can't resolve ufunc |no implementation of )(?P<name>\w+)\b( for types \[|\()(vec|mat)\d[^,]*")
 _TAKES_NO_VECTOR = "takes no vector"
 _HINT_NO_VECTOR = "write it by components: qgraph.vec(np.sqrt(v.x), np.sqrt(v.y)), v.x + v.y"
@@ -106,6 +117,8 @@ _HINT_OF_VECTOR = (
 NO_TEXT = "is printed in a kernel"
 _HINT_NO_TEXT = "kernels print numbers and literal texts: print(x[0], z.real), and whole arrays after the call"
 _TOO_LARGE = re.compile(r"Int value is too large: (?P<value>-?\d+)")
+_MATCHED = "kernels match integers"
+_HINT_MATCHED = "write `if` and `elif`, which compare numbers of any type: `if v == 0.5:`"
 _WIDE = "does not fit 64 bits"
 _HINT_WIDE = "kernels compute with integers of 64 bits: write a float, 1e20, or let numbers stay smaller"
 _TEXT_WITHOUT, _ARRAY_WITHOUT, _TUPLE_WITHOUT = (f"{what} {_WITHOUT}" for what in ("a text", "an array", "a tuple"))
@@ -131,6 +144,7 @@ _HINTS_BY_END = {
     _INDICES: _HINT_INDICES,
     NO_TEXT: _HINT_NO_TEXT,
     _WIDE: _HINT_WIDE,
+    _MATCHED: _HINT_MATCHED,
     _VALUES: _HINT_VALUES,
 }
 _HINTS_BY_START = {
@@ -160,7 +174,7 @@ def kernel_errors(function: Function, called: Sequence[object] = ()) -> Iterator
     except refused as error:
         functions = _functions(function, called)
         found = _unknown_global(error, functions) or _two_types(error) or _in_plain_words(_of_several_types(sentence(error)))
-        raise KernelTypeError(found, _span(error, functions), hint=_hint(found)) from error
+        raise KernelTypeError(found, _span(error, functions, found), hint=_hint(found)) from error
     except KeyError as error:
         ufunc = error.args[0] if error.args else None
         if not isinstance(ufunc, np.ufunc):
@@ -189,15 +203,14 @@ def _functions(function: Function, called: Sequence[object]) -> tuple[Function, 
 
 
 def _hint(found: str) -> str:
-    if messages.WITHOUT_AXES.search(found):
-        return _HINT_ELEMENT
     no_number = _TAKES_NO.search(found)
     if no_number:
         return _HINTS_NO_NUMBER[no_number[1] or no_number[2]]
     if found == _ARRAY_AS_SCALAR or found.endswith(_STORED):
         return _HINT_ARRAY
-    if _VECTOR_AS_SCALAR.search(found):
-        return _HINT_VECTOR
+    for pattern, hint in _HINTS_BY_PATTERN:
+        if pattern.search(found):
+            return hint
     for end, hint in _HINTS_BY_END.items():
         if found.endswith(end):
             return hint
@@ -305,11 +318,28 @@ def _two_types(error: BaseException) -> str | None:
     match = None if _OWN_CODE.search(text) else messages.TWO_TYPES.search(text)
     if match:
         one, other = sorted((match["one"], match["other"]))
+        lengths = _tuple_length(one), _tuple_length(other)
+        if lengths[0] != lengths[1] and None not in lengths:
+            one, other = f"a tuple of {lengths[0]}", f"a tuple of {lengths[1]}"
         # What has no name of the user's has one of Numba's, which begins so.
         what = "a value" if match["name"].startswith("$") else f"`{match['name']}`"
         return f"{what} is {one} on one path and {other} on another"
     match = messages.TWO_RESULTS.search(text)
     return f"a function returns values of several types: {match['types']}" if match else None
+
+
+def _tuple_length(type_text: str) -> int | None:
+    """How many parts a tuple has; None for the type of anything else."""
+    match = _UNIFORM.fullmatch(type_text)
+    if match is not None:
+        return int(match["length"])
+    if not type_text.startswith("Tuple("):
+        return None
+    depth = commas = 0
+    for each in type_text.removeprefix("Tuple(").removesuffix(")"):
+        depth += (each == "(") - (each == ")")
+        commas += each == "," and depth == 0
+    return commas + 1
 
 
 def _of_several_types(found: str) -> str:
@@ -336,14 +366,17 @@ def _call(type_text: str, call: str) -> str:
     return f"{name}{arguments.strip()}"
 
 
-def _span(error: BaseException, functions: Sequence[Function]) -> Span:
-    """The innermost place in the user's source that Numba names, as a statement of the function it lies in."""
+def _span(error: BaseException, functions: Sequence[Function], found: str = "") -> Span:
+    """The innermost place in the user's source that Numba names, as a statement of the function it lies in.
+
+    ``found``, what is said of it, may tell which one on that line it is.
+    """
     for file, line in _places(error):
         # The first function is the outermost one, whose lines may be generated: the others know better.
         for function in (*functions[1:], functions[0]):
             tree = function.tree
             if _same_file(file, function.file) and tree.lineno <= line <= _last_line(tree):
-                return _statement_span(tree, function.file, line)
+                return _statement_span(tree, function.file, line, found)
         if not _NUMBA.search(file):
             return _line_span(os.path.abspath(file), line)
     tree = functions[0].tree
@@ -375,8 +408,18 @@ def _same_file(left: str, right: str) -> bool:
     return left == right or os.path.abspath(left) == os.path.abspath(right)
 
 
-def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
-    """The innermost statement that starts on ``line``, else the smallest one that covers it."""
+def _statement_span(tree: ast.FunctionDef, file: str, line: int, found: str) -> Span:
+    """The innermost statement that starts on ``line``, else the smallest one that covers it.
+
+    Of several on one line, `if c: x[i] = 1`, Numba does not say which: those that ``found`` fits, or all of them.
+    """
+    parts = _parts_of_line(tree, line)
+    if len(parts) > 1:
+        spans = [Span.of(each, file) for each in parts]
+        fitting = [span for each, span in zip(parts, spans, strict=True) if _fits(found, each, span)]
+        chosen = fitting or spans
+        first, last = min(chosen, key=lambda each: each.column), max(chosen, key=lambda each: each.end_column)
+        return Span(file, line, first.column, line, last.end_column)
     best: ast.stmt | None = None
     for node in nodes_of(tree):
         if not isinstance(node, ast.stmt) or node is tree:
@@ -389,9 +432,39 @@ def _statement_span(tree: ast.FunctionDef, file: str, line: int) -> Span:
         return _line_span(file, line)
     if (best.lineno, best.end_col_offset) == (best.end_lineno, best.col_offset + 1):  # generated, for all of the line
         return _line_span(file, line)
-    # Of a compound statement what it tests, or goes over.
-    inside = getattr(best, "test", None) or getattr(best, "iter", None) or getattr(best, "subject", None)
-    return Span.of(inside if isinstance(best, ast.If | ast.While | ast.For | ast.Match) and inside else best, file)
+    return Span.of(_header(best) or best, file)
+
+
+def _parts_of_line(tree: ast.FunctionDef, line: int) -> list[ast.AST]:
+    """The simple statements that are on ``line`` alone, and what compound ones that start there test or go over, by place."""
+    parts: dict[tuple[int, int], ast.AST] = {}
+    for node in nodes_of(tree):
+        if not isinstance(node, ast.stmt) or node is tree or node.lineno != line:
+            continue
+        part = _header(node) or node
+        # What is generated for a header has its first column.
+        if part.lineno == part.end_lineno == line and (part.end_col_offset or 0) > part.col_offset + 1:
+            parts.setdefault((part.col_offset, part.end_col_offset or 0), part)
+    # What is generated has the place of a part of the user's statement.
+    inside = {(a, b) for a, b in parts for c, d in parts if (a, b) != (c, d) and c <= a and b <= d}
+    return [parts[place] for place in sorted(parts.keys() - inside)]
+
+
+def _fits(found: str, part: ast.AST, span: Span) -> bool:
+    """Whether ``found`` may be said of a statement or test: it assigns, or has the operator or function that is named."""
+    if found.endswith(_STORED):
+        targets = part.targets if isinstance(part, ast.Assign) else [part.target] if isinstance(part, ast.AugAssign) else []
+        return any(isinstance(each, ast.Subscript) for each in targets)
+    named = re.search(r"`(\S+)`", found)
+    text = linecache.getline(span.file, span.line).encode()[span.column : span.end_column].decode(errors="replace")
+    words = re.findall(r"\w+|[^\w\s()\[\],.]+", text)
+    return named is not None and (named[1] in words or f"{named[1]}=" in words)
+
+
+def _header(node: ast.stmt) -> ast.expr | None:
+    """What a compound statement tests, or goes over."""
+    found: ast.expr | None = getattr(node, "test", None) or getattr(node, "iter", None) or getattr(node, "subject", None)
+    return found if isinstance(node, ast.If | ast.While | ast.For | ast.Match) else None
 
 
 def _height(node: ast.AST) -> int:

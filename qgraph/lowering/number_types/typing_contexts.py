@@ -210,8 +210,10 @@ class NumberTyping(_Context):
             except NumberError:
                 return beyond((first, second)) or super().unify_pairs(plain(first), plain(second))
         for one, other in ((first, second), (second, first)):
-            if one == types.none and is_number(other):
-                raise self.typing_error(f"a value is None on one path and {plain(other)} on another")
+            # What Numba makes of them has no code for what tuples and arrays are asked.
+            if one == types.none and (is_number(other) or isinstance(other, types.BaseTuple | types.Array)):
+                what = plain(other) if is_number(other) else "a tuple" if isinstance(other, types.BaseTuple) else "an array"
+                raise self.typing_error(f"a value is None on one path and {what} on another")
         return super().unify_pairs(first, second)
 
 
