@@ -80,8 +80,8 @@ _WHY = {
         "cache. That this is all is a guess"
     ),
     ("profile_sums", "channel_flow", ""): (
-        "its kernels take 1 us, and a stamp, whose thread waits for memory, adds 0.02 to 0.13 in processes of the same code. That "
-        "this is by where the profile's array lies is a guess"
+        "its kernels take 1 us, and a stamp, whose thread waits for memory, adds 0.02 to 0.13 in processes of the same code: "
+        "that this is by where the profile's array lies is a guess"
     ),
     ("profile_sums", "dormand_prince", ""): (
         "its arrays have 40 elements: a kernel takes as long as a thread that loads and stores, and a stamp does both"
