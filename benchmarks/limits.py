@@ -94,7 +94,7 @@ _WHY = {
         "four sweeps, whose halo costs more where there are few tiles: with more warps a block, registers are spilled"
     ),
     ("overlapped_tiles_cpu", "", ""): (
-        "one sweep a pass has 43 GB/s of this machine's memory for its two cores (jacobi, float32: 134 MB in 3119 us), and "
+        "one sweep a pass has 35 GB/s of this machine's memory for its two cores (jacobi, float32: 134 MB in 3793 us), and "
         "its last cache, of 260 MB, holds arrays of 2,048^2: less is left to gain than where cores share less. A cell of heat "
         "takes nine loads, in tiles as without them, and a tile's halo takes more of them: with fuse=True it is slower there"
     ),

@@ -204,6 +204,20 @@ def optimize_as_a_whole(library: Any) -> None:
     NUMBA.replace(library, "_optimize_functions", functools.partial(_lay_out, codegen))
 
 
+def vectorize_first(codegen: Any) -> None:
+    """Let code of the CPU target ``codegen`` have its loops vectorised before LLVM's passes of the highest level, too.
+
+    Those forward what an iteration loads to the next one (partial redundancy elimination, of a stencil's neighbours), and a
+    reduction in such a loop is no longer recognised. Numba runs the passes of a lower level before them anyway, for what it
+    inlines; here they are those of level 1, and vectorise.
+    """
+    from numba.core import config
+
+    if config.OPT:
+        NUMBA.replace(codegen, "_opt_level", max(NUMBA.part(codegen, "_opt_level"), 1))
+        NUMBA.replace(codegen, "_loopvect", bool(config.LOOP_VECTORIZE))
+
+
 def _lay_out(codegen: Any, module: Any) -> None:
     module.data_layout = NUMBA.part(codegen, "_data_layout")
 

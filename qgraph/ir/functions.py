@@ -40,11 +40,13 @@ def function_tree(name: str, parameters: Iterable[str], body: list[ast.stmt]) ->
 class ParallelFunction:
     """On the CPU: called as ``f(chunks, *args)``, it runs ``function(chunk, *args)`` for each chunk, on all threads.
 
-    ``disjoint``: no array that the function writes shares memory with another of its arguments.
+    ``disjoint``: no array that the function writes shares memory with another of its arguments. ``reduces``: its iterations
+    combine their values, and store as well.
     """
 
     function: Function
     disjoint: bool = False
+    reduces: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

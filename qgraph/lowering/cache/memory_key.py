@@ -52,7 +52,7 @@ def _value(value: object, seen: dict[int, int]) -> Hashable:
     if isinstance(value, Function):
         return _function(value, seen)
     if isinstance(value, ParallelFunction):
-        return value.disjoint, _function(value.function, seen)
+        return value.disjoint, value.reduces, _function(value.function, seen)
     if isinstance(value, SeparateFunction):
         return SeparateFunction, _function(value.function, seen)
     if isinstance(value, Cast):

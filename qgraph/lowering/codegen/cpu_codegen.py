@@ -87,9 +87,10 @@ class _Kernel:
     def __post_init__(self) -> None:
         self.polled = Polled(self.program)
 
-    def loop(self, parameters: tuple[Parameter, ...], function: Function, *, disjoint: bool) -> ParallelFunction:
+    def loop(self, parameters: tuple[Parameter, ...], function: Function, *, disjoint: bool, reduces: bool) -> ParallelFunction:
         """The code of a loop: that of an earlier one which says the same of other arrays, if there is one."""
-        return self._loops.setdefault((_says(parameters, function), disjoint), ParallelFunction(function, disjoint))
+        key = _says(parameters, function), disjoint, reduces
+        return self._loops.setdefault(key, ParallelFunction(function, disjoint, reduces))
 
     def part(self, parameters: tuple[Parameter, ...], function: Function) -> SeparateFunction:
         """The code of some statements: that of earlier ones which say the same of other arrays, if there are any."""
@@ -271,7 +272,8 @@ class _Control:
         used = {parameter.name for parameter in parameters}
         disjoint = not any(used.issuperset(pair) for pair in (*program.aliases, *temporaries_together(program)))
         call = self._call(parameters, function, "_chunks, _rows, _cols, _row_step, _col_step, ", task.name)
-        self.names[task.name] = self._kernel.loop(parameters, function, disjoint=disjoint)
+        reduces = bool(task.reductions) and any(each.is_array and each.name in task.effects.writes for each in parameters)
+        self.names[task.name] = self._kernel.loop(parameters, function, disjoint=disjoint, reduces=reduces)
         *counts, last = self._counts(task)
         rows = " * ".join(f"({count})" for count in counts) or "1"
         grain = COLLECTING_GRAIN if bins_of(program, task) else _grain(task)

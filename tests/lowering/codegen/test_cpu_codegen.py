@@ -18,6 +18,7 @@ from qgraph.lowering.codegen import cpu_chunks, cpu_codegen
 from qgraph.lowering.codegen.task_codegen import make_function
 from qgraph.operations import intrinsics
 from qgraph.source import Span
+from tests.processes import printed_by
 
 SPAN = Span("<kernel>", 1, 0, 1, 1)
 
@@ -151,3 +152,41 @@ def test_sums_down_columns_side_by_side_go_in_order():
     assert "_column15" in together
     assert "reassociable_add" not in together
     assert "reassociable_add" in alone
+
+
+CONVERGING = """
+import re
+import numpy as np
+import qgraph
+from qgraph.lowering.numba_backend.dead_zero_fills import Library
+
+texts = []
+finalize = Library.finalize
+
+def finalized(library):
+    finalize(library)
+    texts.append(library.get_llvm_str())
+
+Library.finalize = finalized
+
+@qgraph.kernel(backend="cpu")
+def sweeps(u, v, most):
+    change, done = 1.0, 0
+    while change > 0.0 and done < most:
+        change = 0.0
+        for i in range(1, u.shape[0] - 1):
+            for j in range(1, u.shape[1] - 1):
+                v[i, j] = 0.25 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1])
+                change = max(change, abs(v[i, j] - u[i, j]))
+        u, v = v, u
+        done += 1
+    return change
+
+sweeps(np.ones((9, 9), np.float32), np.ones((9, 9), np.float32), 3)
+print(len(re.findall(r"fcmp .*<[0-9]+ x float>", "".join(texts))) > 0)
+"""
+
+
+def test_a_sweep_with_a_reduction_is_vectorised(tmp_path):
+    # What the passes of the highest level hand from one iteration to the next keeps them from it.
+    assert printed_by(CONVERGING, tmp_path, NUMBA_OPT="3", QGRAPH_CACHE="0").strip() == "True"
