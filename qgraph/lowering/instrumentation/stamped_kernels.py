@@ -239,10 +239,8 @@ class _Stamper:
         """The place of a node, and of those beside it."""
         beside = (self.nodes[at] for at, first in self._first.items() if first == node.index)
         together = [each for each in (node, *beside) if not _only_decides(each)]
-        calls = tuple(each.span for each in together if each.what is not None)
-        loops, serial = (tuple(span for each in together for span in _spans(each, role)) for role in ("loop", "serial"))
-        spans = (*loops, *calls) or serial or (node.span,)
-        return Place("task", spans, stamp, stamp, stamp, also=serial if (*loops, *calls) else ())
+        work, serial = (tuple(span for each in together for span in _spans(each, role)) for role in ("loop", "serial"))
+        return Place("task", work or serial or (node.span,), stamp, stamp, stamp, also=serial if work else ())
 
     def _control(self, node: Node, control: Loop | Branch, before: tuple[int, ...]) -> Place:
         decides = control.enter if isinstance(control, Loop) else control.decide
@@ -258,4 +256,7 @@ class _Stamper:
 
 
 def _spans(node: Node, role: str) -> tuple[Span, ...]:
+    """Where what a node runs is written; what is no kernel counts as a loop."""
+    if node.what is not None:
+        return (node.span,) if role == "loop" else ()
     return tuple(each.span for task in node.tasks if task.role == role for each in task.written)
