@@ -52,7 +52,6 @@ from qgraph.operations.table import is_one_of
 from qgraph.records import dataclass
 from qgraph.source import Span, as_written, nodes_of
 
-_UNASSIGNED = "may be read before it is assigned"
 Handler = Callable[["Region", Scope, ast.stmt], None]
 
 
@@ -334,7 +333,8 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
             )
         else:
             number = all(other is None or isinstance(other, ScalarRef) for other in found)
-            scope.names[name] = Poisoned(f"{text} {_UNASSIGNED}", span, "assign it on every path that leads here", number)
+            reason = f"{text} may be read before it is assigned"
+            scope.names[name] = Poisoned(reason, span, "assign it on every path that leads here", number)
 
 
 def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
@@ -349,8 +349,7 @@ def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
 def _know_assigned(scope: Scope, node: ast.stmt) -> None:
     """Behind a loop: a number that is assigned before each `break`, and in the `else`, which no branch by itself tells."""
     frame = scope.frame
-    poisoned = [(name, bound) for name, bound in scope.names.items() if isinstance(bound, Poisoned) and bound.number]
-    missing = [name for name, bound in poisoned if bound.reason.endswith(_UNASSIGNED)]
+    missing = [name for name, bound in scope.names.items() if isinstance(bound, Poisoned) and bound.number]
     if frame is not None and missing:
         scope.names.update({name: frame.scalar(name) for name in assigned_behind(node, missing, RETURNED)})
 

@@ -65,8 +65,9 @@ from qgraph.lowering.loops.tile_costs import gain, tile_cost
 # jacobi of float64 (8.3 ms instead of 4.7) and FDTD, as long for jacobi of float32. Smaller ones compute more in halos.
 TILE = (192, 384)
 HALO = 24
-# Bytes of all tiled arrays from which it pays: less stays in the cache from sweep to sweep.
-LARGE = 1 << 25
+# Bytes of all tiled arrays from which it pays: less stays in the last cache from sweep to sweep. Measured on two cores with 480
+# MiB of that: arrays of 32 to 96 MiB took 0.87 to 1.3 times as long in tiles, those of 128 and more 0.4 to 0.9 times.
+LARGE = 1 << 27
 # So many iterations at most are no slower one by one than in two passes, which load and store besides.
 FEW = 8
 # The same on CUDA: a block takes the first tile, here with its halo, of which shared memory holds all arrays. A thread has so
