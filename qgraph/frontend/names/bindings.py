@@ -165,12 +165,16 @@ class Private:
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """A name that has no value here any more, and why. ``number``: it is a number wherever it has one."""
+    """A name that has no value here any more, and why.
+
+    ``number``: it is a number wherever it has one. ``on_paths``: on some of the paths that lead here it has.
+    """
 
     reason: str
     span: Span
     hint: str
     number: bool = True
+    on_paths: bool = False
 
 
 Binding = (

@@ -334,7 +334,7 @@ def merge(scope: Scope, branches: Sequence[Scope], span: Span) -> None:
         else:
             number = all(other is None or isinstance(other, ScalarRef) for other in found)
             reason = f"{text} may be read before it is assigned"
-            scope.names[name] = Poisoned(reason, span, "assign it on every path that leads here", number)
+            scope.names[name] = Poisoned(reason, span, "assign it on every path that leads here", number, on_paths=True)
 
 
 def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
@@ -349,7 +349,8 @@ def _instead_of_several(name: str, found: Sequence[Binding | None]) -> str:
 def _know_assigned(scope: Scope, node: ast.stmt) -> None:
     """Behind a loop: a number that is assigned before each `break`, and in the `else`, which no branch by itself tells."""
     frame = scope.frame
-    missing = [name for name, bound in scope.names.items() if isinstance(bound, Poisoned) and bound.number]
+    poisoned = [(name, bound) for name, bound in scope.names.items() if isinstance(bound, Poisoned)]
+    missing = [name for name, bound in poisoned if bound.number and bound.on_paths]
     if frame is not None and missing:
         scope.names.update({name: frame.scalar(name) for name in assigned_behind(node, missing, RETURNED)})
 

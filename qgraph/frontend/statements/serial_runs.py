@@ -205,7 +205,8 @@ def _frame(scope: Scope) -> Frame:
 def _unassigned(scope: Scope, name: str, node: ast.stmt) -> Poisoned:
     if isinstance(node, ast.For) and name in names_assigned([node.target]):
         return without_iterations(scope, name, node)
-    return Poisoned(f"`{name}` may be read before it is assigned", scope.span(node), "assign it on every path before this line")
+    reason = f"`{name}` may be read before it is assigned"
+    return Poisoned(reason, scope.span(node), "assign it on every path before this line", on_paths=True)
 
 
 def without_iterations(scope: Scope, name: str, node: ast.For) -> Poisoned:
