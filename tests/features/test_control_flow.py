@@ -889,7 +889,7 @@ def raised_in_else(x, n):
             break
     else:
         raise ValueError("never above 3")
-    return s, k
+    return s
 
 
 @pytest.mark.parametrize(

@@ -212,8 +212,7 @@ def _unassigned(scope: Scope, name: str, node: ast.stmt) -> Poisoned:
 def without_iterations(scope: Scope, name: str, node: ast.For) -> Poisoned:
     """What the variable ``name`` of a serial loop is after it, where the loop may have no iteration."""
     reason = f"`{name}` may be read before it is assigned"
-    hint = "an empty loop leaves it without a value: assign it before the loop too"
-    return Poisoned(reason, scope.span(node.target), hint, on_paths=True)
+    return Poisoned(reason, scope.span(node.target), "an empty loop leaves it without a value: assign it before the loop too")
 
 
 def _check_number(scope: Scope, name: str, node: ast.stmt) -> None:
