@@ -112,7 +112,7 @@ UPDATES = statements("h[k[i]] += c[i, 0]", "h[k[i]] -= c[i, 1]", kinds="fic", re
 
 REFUSED = [
     *expressions("np.sum(c[i][c[i] == x])", kinds="", refusal="the index `c[i] == x` is no integer and no slice"),
-    *expressions("np.median(c[i])", kinds="", refusal="`np.median(c[i])` is a function of arrays that loops do not have"),
+    *expressions("np.median(c[i])", kinds="", refusal="`np.median(c[i])` is none of the functions of arrays that kernels have"),
     *expressions("np.cumsum(c[i])[0]", kinds="", refusal="`np.cumsum(c[i])` is a new array"),
     *expressions("np.sort(c[i])[0]", kinds="", refusal="`np.sort(c[i])` is a new array"),
     *expressions("np.linalg.det(c[:4])", kinds="", refusal="`np.linalg.det(c[:4])` is computed by a library, of whole arrays"),
