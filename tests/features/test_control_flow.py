@@ -905,3 +905,18 @@ def raised_in_else(x, n):
 @pytest.mark.parametrize("n", [0, 2, 11])
 def test_names_that_else_assigns(check, function, n):
     check(function, lambda: (np.arange(6.0), n))
+
+
+def test_the_variable_of_a_loop_whose_else_raises_has_no_value_behind_it(rig):
+    def kernel(x, n):
+        for k in qgraph.serial(range(n)):
+            for i in range(x.shape[0]):
+                x[i] += 1
+            if x[0] > 3:
+                break
+        else:
+            raise ValueError("never above 3")
+        return k
+
+    with pytest.raises(qgraph.QGraphError, match="`k` may be read before it is assigned"):
+        rig.kernel(kernel)(rig.device(np.arange(6.0)), 9)

@@ -7,9 +7,8 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from qgraph.frontend.bodies.value_resolution import at
+from qgraph.frontend.desugar.made_tuples import is_divmod
 from qgraph.frontend.inference.indexing import bounds_of, is_whole, word
 from qgraph.frontend.inference.ranks import is_ellipsis, is_new_axis, known, known_object, may_be_tuple, rank
 from qgraph.frontend.inference.stores import is_slice, may_change, refuse_changes
@@ -23,7 +22,6 @@ from qgraph.ir.argument_types import ArrayType, Leaf, TailFound
 from qgraph.ir.trees import assign, at_place, load, names_in, parts_of
 from qgraph.language import Func
 from qgraph.operations import intrinsics
-from qgraph.operations.table import is_one_of
 from qgraph.operations.vectors import Shape
 from qgraph.records import dataclass
 from qgraph.source import as_written, copied, nodes_of, standing_for
@@ -326,8 +324,7 @@ class _Stars(ast.NodeTransformer):
 def _written_length(scope: Scope, value: ast.expr) -> int | None:
     """How many parts the tuple ``value`` has: one that is made there, or a name that is assigned such tuples alone."""
     if not isinstance(value, ast.Name):
-        is_pair = isinstance(value, ast.Call) and is_one_of(known_object(scope, value.func), (divmod, np.divmod))
-        return 2 if is_pair and not may_change(scope, value) and not rank(scope, value) else None
+        return 2 if is_divmod(scope, value) and not may_change(scope, value) else None
     function = scope.source
     places = names_assigned(function.tree.body).get(value.id, [])
     given = [
@@ -344,9 +341,9 @@ def _written_length(scope: Scope, value: ast.expr) -> int | None:
 
 
 def _made_length(scope: Scope, value: ast.expr) -> int | None:
-    made = known_object(scope, value.func) if isinstance(value, ast.Call) else None
-    if is_one_of(made, (divmod, np.divmod)):
+    if is_divmod(scope, value):
         return 2
+    made = known_object(scope, value.func) if isinstance(value, ast.Call) else None
     if isinstance(made, type) and issubclass(made, tuple) and hasattr(made, "_fields"):
         return len(made._fields)
     return tuple_length(scope, value)

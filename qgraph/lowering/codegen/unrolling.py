@@ -101,10 +101,8 @@ def _carried(
         for late, after in enumerate(body)
         if decides(before, node) or _ordered(before.effects, after.effects, places)
     }
-    tells = any(each.task is not None and each.task.every for each in body)
-    if inside == {*itertools.pairwise(range(count))} and not tells:
-        # Copies of a row of kernels are one, too: what small kernels take to part and to meet is more than they save. What
-        # tells the progress is in few copies, and nobody waits for it.
+    if inside == {*itertools.pairwise(range(count))}:
+        # Copies of a row of kernels are one, too: what small kernels take to part and to meet is more than they save.
         across.add((count - 1, count))
     both = reduced({*inside, *across, *((count + before, count + after) for before, after in inside)})
     return tuple((body[early].index, body[late - count].index) for early, late in both if early < count <= late)

@@ -78,16 +78,17 @@ def _written_behind(node: Node, other: Node) -> bool:
 
 def _only_decides(node: Node) -> bool:
     """Whether its kernel decides whether a loop goes on or which branch runs, and does nothing else."""
-    return node.decision is not None and all(task is node.decision or task.moves for task in node.tasks)
+    return node.decision is not None and _does_only(node, node.decision)
 
 
 def _only_counts(node: Node, around: Loop | Branch | None) -> bool:
     """Whether all that its kernel does is to count the iterations of the loop around it."""
-    return isinstance(around, Loop) and around.counter is not None and _only_goes_on(node, around)
+    return isinstance(around, Loop) and around.counter is not None and _does_only(node, around.condition)
 
 
-def _only_goes_on(node: Node, loop: Loop) -> bool:
-    return bool(node.tasks) and all(task is loop.condition or task.moves for task in node.tasks)
+def _does_only(node: Node, deciding: Task | None) -> bool:
+    """Whether its kernel runs nothing but ``deciding``, and what lets names of arrays change places."""
+    return bool(node.tasks) and all(task is deciding or task.moves for task in node.tasks)
 
 
 # --- nodes of their own -------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def _needs_node(plan: GraphPlan, node: Node) -> bool:
     if not isinstance(around, Loop):
         return False
     # An iteration begins with it: no kernel is there that does, or none but the one that decides whether another follows.
-    return node.index == region.nodes[0] and (node.control is not None or _only_goes_on(node, around))
+    return node.index == region.nodes[0] and (node.control is not None or _does_only(node, around.condition))
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------

@@ -78,8 +78,8 @@ class _Typing(NumberTyping, Context):
             assert self.session is not None
             if value.disjoint:
                 self.session.disjoint.add(self.function_word(value.function).function)
-            if value.reduces:
-                numba.vectorize_first(self.target.codegen())
+            if value.reduces and self.session.library is not None:
+                numba.vectorize_first(self.session.library.codegen)
             return self.session.words.setdefault(id(value), parallel_word(value))
         if isinstance(value, SeparateFunction):
             assert self.session is not None
