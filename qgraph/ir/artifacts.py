@@ -132,6 +132,11 @@ class TaskCode:
         """Whether the kernel can start before those that it depends on have ended."""
         return any(parameter.kind == "early" for parameter in self.parameters)
 
+    @property
+    def stores(self) -> bool:
+        """Whether it writes arrays or scalars of the call."""
+        return any(each.kind == "leaf" and each.name in self.task.effects.writes for each in self.parameters)
+
     def share(self, *, several: bool) -> tuple[int, int]:
         """The rows that a thread has of a loop of several axes, and the columns of each."""
         return (COARSENING, JAMMED_COLUMNS if self.jammed else 1) if several else (1, 1)

@@ -214,7 +214,7 @@ class KernelNode:
             return Shape(most, self.block)
         extents = [host[index] for index in self._counts[0]]
         self._check_axes(extents)
-        return resident_rows(extents, self.block, most, together, self._multiprocessors)
+        return resident_rows(extents, self.block, most, together, self._multiprocessors, stores=self.code.stores)
 
     def _most_blocks(self, threads: int) -> int:
         """The most blocks of a loop that combines values: while it is short, half of those that there is room for.

@@ -77,14 +77,27 @@ def resident(blocks: int, most: int, together: int = 1, enough: int = MAX_GRID) 
 
 
 def resident_rows(
-    extents: Sequence[int], threads: int, most: int, together: int = 1, enough: int = MAX_GRID, warp: int = WARP
+    extents: Sequence[int],
+    threads: int,
+    most: int,
+    together: int = 1,
+    enough: int = MAX_GRID,
+    *,
+    warp: int = WARP,
+    stores: bool = False,
 ) -> Shape:
-    """As ``by_rows`` with a row a thread, in whole warps, and no more than ``most`` blocks, which stride over what is left."""
+    """As ``by_rows`` with a row a thread, in whole warps, and no more than ``most`` blocks, which stride over what is left.
+
+    More than five blocks for each of ``enough`` in three rows are two rows, where they store, too: on an H200 those take three
+    quarters as long (float32, 7,168 to 8,256 columns). Five and less, and blocks that only read, are quicker in three rows, and
+    so many in two or in four rows, too. Why is not known.
+    """
     shape = by_rows(extents, threads, 1, wide=WARP)
     down = max(shape.threads_down, warp // shape.threads)
     blocks = min(shape.blocks, most)
     rows = max(math.prod(extents[:-1]), 1)
     down_most, down_enough = max(most // blocks, 1), max(enough // blocks, 1)
+    down_most = 2 if stores and down_most == 3 and down_most * blocks > 5 * enough else down_most
     return Shape(blocks, shape.threads, resident(-(-rows // down), down_most, together, down_enough), down)
 
 

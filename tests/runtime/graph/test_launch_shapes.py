@@ -64,6 +64,11 @@ def test_shapes_that_stride(extents, most, shape):
     assert resident_rows(extents, 256, most) == shape
 
 
+@pytest.mark.parametrize(("columns", "stores", "rows"), [(8190, True, 2), (8190, False, 3), (6750, True, 3), (4094, True, 6)])
+def test_no_more_than_five_blocks_a_multiprocessor_store_in_three_rows(columns, stores, rows):
+    assert resident_rows((8190, columns), 256, 792, 4, enough=132, stores=stores).blocks_down == rows
+
+
 @pytest.mark.parametrize(
     ("extents", "shape"),
     [
@@ -164,7 +169,9 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
 def test_shapes_of_loops_that_combine(extents, several, shape):
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
-    node.code = SimpleNamespace(plane="rows" if len(extents) > 1 else "", several=several, reduces=True, on_device=False)
+    node.code = SimpleNamespace(
+        plane="rows" if len(extents) > 1 else "", several=several, reduces=True, on_device=False, stores=False
+    )
     node.block, node._resident, node._most, node._inside = 256, 900, 900, None
     node._multiprocessors = 132
     node._counts = (tuple(range(len(extents))),)
