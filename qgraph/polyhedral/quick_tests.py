@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from qgraph.polyhedral.questions import APART, UNDECIDED, Answer, Question, Variable
+from qgraph.polyhedral.questions import APART, UNDECIDED, Answer, Question, Reach, Variable
 from qgraph.polyhedral.symbolic_integers import FALSE, Poly, Symbol
 
 
@@ -15,20 +15,30 @@ def cheap_answer(question: Question) -> Answer | None:
         return APART
     if first.indices is None or second.indices is None or len(first.indices) != len(second.indices):
         return UNDECIDED
-    wraps = zip(first.wraps, second.wraps, strict=True)
     pairs = list(zip(first.indices, second.indices, strict=True))
-    # Indices that are known, and do not count from the end.
-    plain = [
-        (one, other)
-        for (one, other), wrapped in zip(pairs, wraps, strict=True)
-        if one is not None and other is not None and not any(wrapped)
-    ]
+    plain = _plain(first, second)
     if any(not one.varies and (one - other).constant for one, other in plain) or _pinned(question.axes, plain):
         return APART
     unsure = first.when.partly_known or second.when.partly_known or None in first.indices or None in second.indices
     # No dimension can tell iterations apart: in each, an index is unknown or both are the same number.
     says_nothing = all(one is None or other is None or (one == other and not one.varies) for one, other in pairs)
     return UNDECIDED if unsure and says_nothing else None
+
+
+def one_iteration_each(axes: Sequence[Variable], reach: Reach) -> bool:
+    """Whether these indices alone say that no two iterations reach one element, by this access or another one with them."""
+    return reach.indices is not None and _pinned(axes, _plain(reach, reach))
+
+
+def _plain(first: Reach, second: Reach) -> list[tuple[Poly, Poly]]:
+    """The indices of both in each dimension where they are known, and do not count from the end."""
+    assert first.indices is not None
+    assert second.indices is not None
+    return [
+        (one, other)
+        for one, other, *wraps in zip(first.indices, second.indices, first.wraps, second.wraps, strict=True)
+        if one is not None and other is not None and not any(wraps)
+    ]
 
 
 def _at_most_one(axes: tuple[Variable, ...]) -> bool:

@@ -18,6 +18,7 @@ from qgraph.frontend.syntax.source_text import user_text
 from qgraph.ir.verdicts import Race, Verdict, refusal
 from qgraph.polyhedral.dependence_test import answer_to
 from qgraph.polyhedral.questions import UNDECIDED, Answer, Question, Variable
+from qgraph.polyhedral.quick_tests import one_iteration_each
 from qgraph.polyhedral.symbolic_integers import Poly, symbols_of, word_of
 from qgraph.records import dataclass
 from qgraph.source import Span, nodes_of
@@ -83,12 +84,14 @@ def judge(facts: LoopFacts) -> Judgement:
         DataRaceError: they are proved not to be, whatever the arguments, and the author did not say ``parallel(...)``.
     """
     accesses = collect(facts)
+    places = _places(accesses, facts)
     # Stores of one value may be in any order; what an author declares parallel is asked only for updates.
     dependences = [
         relate(facts, accesses.variables, first, second)
         for first, second in combinations_with_replacement(_distinct(accesses.all, facts), 2)
         if (first.writes or second.writes)
         and facts.memory(first.array) == facts.memory(second.array)
+        and (id(first) not in places or places[id(first)] != places.get(id(second)))
         and not _same_value(first, second)
         and (not facts.asserted or commute(first, second))
     ]
@@ -107,6 +110,19 @@ def _distinct(accesses: Sequence[Access], facts: LoopFacts) -> list[Access]:
     for at, access in enumerate(accesses):
         found.setdefault(at if access.writes else (facts.memory(access.array), access.reach), access)
     return [*found.values()]
+
+
+def _places(accesses: Accesses, facts: LoopFacts) -> dict[int, int]:
+    """A number, by ``id``, of accesses to elements that one iteration each has: equal ones for equal elements.
+
+    Those are no dependence, and long chains of branches make a pair of each two.
+    """
+    numbers: dict[object, int] = {}
+    return {
+        id(access): numbers.setdefault((facts.memory(access.array), access.reach.indices, access.reach.wraps), len(numbers))
+        for access in accesses.all
+        if one_iteration_each(accesses.variables, access.reach)
+    }
 
 
 def relate(facts: LoopFacts, axes: Sequence[Variable], first: Access, second: Access) -> Dependence:

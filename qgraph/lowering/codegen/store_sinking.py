@@ -8,6 +8,7 @@ under a name of its own, and stored at the end of a run of plain statements.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import field, replace
 
@@ -152,7 +153,7 @@ class _Rewriter:
         """A statement between two runs, with the blocks inside it rewritten."""
         if not isinstance(statement, ast.If | ast.For | ast.While):
             return statement
-        new = copied(statement)
+        new = copy.copy(statement)
         new.body = self.block(new.body)
         new.orelse = self.block(new.orelse)
         return new
