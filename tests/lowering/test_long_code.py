@@ -24,9 +24,8 @@ from qgraph.lowering.scalar_types import scalar_types
 # How much more work twice the length may be; of compiling, which is counted at shorter lengths, less.
 TWICE = 2.3
 TWICE_COMPILED = 2.15
-# What takes more: the accesses of one body are compared with each other, in `explain` also those of loops that `fuse=True`
-# would join; and each branch looks at those in it.
-PAIRWISE = {"statements", "equal_loops", "elifs", "branches"}
+# What takes more: `explain` compares the accesses of loops that `fuse=True` would join, and each branch looks at those in it.
+PAIRWISE = {"equal_loops", "branches"}
 
 
 def calls_of(action: Callable[[], object]) -> int:

@@ -89,9 +89,9 @@ def judge(facts: LoopFacts) -> Judgement:
     dependences = [
         relate(facts, accesses.variables, first, second)
         for first, second in combinations_with_replacement(_distinct(accesses.all, facts), 2)
-        if (first.writes or second.writes)
+        if (id(first) not in places or places[id(first)] != places.get(id(second)))
+        and (first.writes or second.writes)
         and facts.memory(first.array) == facts.memory(second.array)
-        and (id(first) not in places or places[id(first)] != places.get(id(second)))
         and not _same_value(first, second)
         and (not facts.asserted or commute(first, second))
     ]
