@@ -134,8 +134,9 @@ class TaskCode:
 
     @property
     def stores(self) -> bool:
-        """Whether it writes arrays or scalars of the call."""
-        return any(each.kind == "leaf" and each.name in self.task.effects.writes for each in self.parameters)
+        """Whether it writes arrays of the call."""
+        leaves, writes = dict(self.arrays), self.task.effects.writes
+        return any(each.kind == "leaf" and writes & {*leaves.get(each.name, (each.name,))} for each in self.parameters)
 
     def share(self, *, several: bool) -> tuple[int, int]:
         """The rows that a thread has of a loop of several axes, and the columns of each."""

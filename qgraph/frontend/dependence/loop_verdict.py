@@ -113,9 +113,9 @@ def _distinct(accesses: Sequence[Access], facts: LoopFacts) -> list[Access]:
 
 
 def _places(accesses: Accesses, facts: LoopFacts) -> dict[int, int]:
-    """A number, by ``id``, of accesses to elements that one iteration each has: equal ones for equal elements.
+    """By ``id``, of the accesses with subscripts that no two iterations share: a number for each subscript.
 
-    Those are no dependence, and long chains of branches make a pair of each two.
+    Two with one number are no dependence; in long chains of branches there would be a dependence test for each two.
     """
     numbers: dict[object, int] = {}
     return {

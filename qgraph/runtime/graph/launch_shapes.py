@@ -88,9 +88,9 @@ def resident_rows(
 ) -> Shape:
     """As ``by_rows`` with a row a thread, in whole warps, and no more than ``most`` blocks, which stride over what is left.
 
-    More than five blocks for each of ``enough`` in three rows are two rows, where they store, too: on an H200 those take three
-    quarters as long (float32, 7,168 to 8,256 columns). Five and less, and blocks that only read, are quicker in three rows, and
-    so many in two or in four rows, too. Why is not known.
+    ``enough`` is also the number of multiprocessors. Where blocks that store, too, would lie in three rows, more than five a
+    multiprocessor, they lie in two: on an H200 sweeps over 7,168 to 8,256 columns of float32 take three quarters as long so. No
+    more than five, blocks that only read, and as many in other numbers of rows are quicker as they are. Why is not known.
     """
     shape = by_rows(extents, threads, 1, wide=WARP)
     down = max(shape.threads_down, warp // shape.threads)

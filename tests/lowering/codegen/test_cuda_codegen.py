@@ -10,6 +10,7 @@ import pytest
 import qgraph
 from qgraph.lowering.codegen.cuda_codegen import Kernels
 from qgraph.lowering.ptx.ptx_rewrite import parameters_kept, without_unread_parameters
+from qgraph.lowering.scalar_types import scalar_types
 
 
 def by_rows(x, y):
@@ -115,7 +116,35 @@ def test_rows_that_read_what_they_write_have_a_thread_each(function, several):
     assert {code.several for code in codes} == {several}
     # The kernel of copies has the launch shape of the other one.
     assert len(codes) == 1 + bool(codes[0].task.selections)
-    assert len({(code.plane, code.counts, code.reduces) for code in codes}) == 1
+    assert len({(code.plane, code.counts, code.reduces, code.stores) for code in codes}) == 1
+
+
+def greatest(x, y):
+    most = 0.0
+    for i, j in qgraph.ndrange(*x.shape):
+        most = max(most, y[i, j])
+    return most
+
+
+def greatest_of_sweeps(x, y):
+    most = 1.0
+    while most > 0.5:
+        most = 0.0
+        for i, j in qgraph.ndrange(*x.shape):
+            y[i, j] = x[i, j] * 0.5
+            most = max(most, y[i, j])
+        x, y = y, x
+    return most
+
+
+@pytest.mark.parametrize(("function", "stores"), [(greatest, False), (greatest_of_sweeps, True), (by_rows, True)])
+def test_who_stores_in_arrays_of_the_call(function, stores):
+    plan = qgraph.kernel(function).plan(np.zeros((8, 8)), np.zeros((8, 8)))
+    loops = [node for node in plan.nodes if node.task is not None and node.task.axes]
+    kernels = Kernels(plan, None, scalar_types(plan.program))
+    codes = [code for loop in loops for _, code, _ in kernels.of(loop)]
+    # What ends a turn is one block, which only combines.
+    assert {code.stores for code in codes if code.handed != "end"} == {stores}
 
 
 @qgraph.func

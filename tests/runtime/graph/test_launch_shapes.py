@@ -169,13 +169,15 @@ def test_what_a_launch_cannot_hold_is_refused(plane):
 def test_shapes_of_loops_that_combine(extents, several, shape):
     kernels = pytest.importorskip("qgraph.runtime.graph.kernels")
     node = kernels.KernelNode.__new__(kernels.KernelNode)
-    node.code = SimpleNamespace(
-        plane="rows" if len(extents) > 1 else "", several=several, reduces=True, on_device=False, stores=False
-    )
+    plane = "rows" if len(extents) > 1 else ""
+    node.code = SimpleNamespace(plane=plane, several=several, reduces=True, on_device=False, stores=False)
     node.block, node._resident, node._most, node._inside = 256, 900, 900, None
     node._multiprocessors = 132
     node._counts = (tuple(range(len(extents))),)
     assert node.shape_for(extents) == shape
+    node.code.stores = True
+    # What stores, too, has no more than five blocks a multiprocessor in three rows.
+    assert node.shape_for(extents) == ((256, 32, 2, 8, 1) if extents == (8190, 8190) else shape)
 
 
 @pytest.mark.parametrize(("inside", "lanes"), [(3, 1), (12, 8), (40, 16), (4000, 32)])
