@@ -75,7 +75,7 @@ _WHY = {
         "both have a turn a diagonal; here a thread looks where an element's range is parted best, and JAX's version at all "
         "places at once"
     ),
-    ("shapes", "heat3, 128", "CUDA C"): (
+    ("shapes", "heat3, 128", ""): (
         "both have 128 x 2 threads of 4 planes each; C launches a kernel a call and qgraph a graph of one, and at 256^3 a call "
         "takes 0.9 us more, too. That this is all is a guess"
     ),
